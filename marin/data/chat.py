@@ -43,6 +43,8 @@ UNLEARNED = {"weight": "OpenAI", "loss": "ms-swift", "train": "axolotl"}
 """Fields of a message by which others leave it out of what is learned, with 0 or false."""
 BESIDE = {"system": "LLaMA-Factory", "functions": "OpenAI"}
 """Fields of a line whose content others put before its messages."""
+SAYING = ("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "refusal")
+"""Fields of a message in which something is said beside its content."""
 AMBIGUOUS = {"human": "user", "gpt": "assistant"}
 """Roles of ShareGPT, and what axolotl makes of them."""
 
@@ -171,12 +173,34 @@ def _kind(value: object) -> str:
     return str(value.get("type", "no text"))[:80] if isinstance(value, dict) else type(value).__name__
 
 
-def check_plain(messages: list[dict[str, Any]], where: str) -> None:
-    """Refuse what the form without a template cannot say: other roles, no text, calls without a name, forged marks.
+def left_out(value: Mapping[str, Any], messages: list[dict[str, Any]], template: str, text: str) -> set[str]:
+    """Fields of a line or its messages in which something is said that ``template`` does not name and that is not in the ``text``
+    that it made, as transformers leaves it out."""
+    said = [("tools", value.get("tools")), *((name, one.get(name)) for one in messages for name in SAYING)]
+    return {
+        name
+        for name, item in said
+        if item not in (None, "", "[]", [], {})
+        and re.search(rf"\b{name}\b", template) is None
+        and not any(one.strip() in text for one in texts_of(item) if one.strip())
+    }
+
+
+def check_plain(messages: list[dict[str, Any]], where: str, tools: object = None) -> None:
+    """Refuse what the form without a template cannot say: tools, thoughts, other roles, no text, calls without a name, forged
+    marks.
 
     Raises:
         NoConversation: a message is so.
     """
+    other = "a template that writes it: name one in dataset.chat_template"
+    if tools not in (None, "", "[]", []):
+        raise not_a_chat(where, f"no tools beside the messages, or {other}", "tools", "name a template")
+    for number, message in enumerate(messages):
+        if odd := next((name for name in SAYING if message.get(name) and name != "tool_calls"), None):
+            raise not_a_chat(
+                f"{where}, message {number}", f"no {odd} beside the content, or {other}", odd, "name a template"
+            )
     for number, message in enumerate(messages):
         at, content = f"{where}, message {number}", message.get("content")
         if message["role"] not in ROLES:

@@ -17,6 +17,7 @@ from marin.data.documents import CHOSEN, REJECTED, Document, SplitCount, read_do
 from marin.data.lines.writing import SplitWriter
 from marin.errors import NoConversation
 
+_WORDS = {list: "a list", str: "a text", dict: "an object", type(None): "nothing"}
 NAME = "preferences"
 """Of these pairs among minimal pairs."""
 
@@ -27,10 +28,21 @@ def conversations(value: Mapping[str, object], where: str) -> tuple[object, obje
     Raises:
         NoConversation: the line is no preference, or prefers nothing.
     """
+    if lacking := [name for name in (CHOSEN, REJECTED) if name not in value]:
+        found = ", ".join(sorted(map(str, value)))[:80] or "nothing"
+        raise _none(
+            where, f"two lists of messages, chosen and rejected; there is no {lacking[0]}", f"the fields {found}"
+        )
     prompt, chosen, rejected = (value.get(name, []) for name in ("prompt", CHOSEN, REJECTED))
     if not (isinstance(prompt, list) and isinstance(chosen, list) and isinstance(rejected, list)):
-        kinds = ", ".join(type(one).__name__ for one in (prompt, chosen, rejected))
-        raise _none(where, "lists of messages in 'chosen' and 'rejected', and in 'prompt' where there is one", kinds)
+        said = zip(("prompt", CHOSEN, REJECTED), (prompt, chosen, rejected), strict=True)
+        kinds = ", ".join(f"{name} as {_WORDS.get(type(one), type(one).__name__)}" for name, one in said)
+        raise _none(
+            where,
+            "lists of messages, also what is prompt: write a text as a message of role and content, and leave a prompt out that "
+            "chosen and rejected begin with",
+            kinds,
+        )
     if chosen == rejected:
         raise _none(where, "two different answers", "the same twice" if chosen else "nothing")
     return [*prompt, *chosen], [*prompt, *rejected]

@@ -283,7 +283,7 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
     messages = checked(messages_of(value, where), where)
     check_nothing_is_left_out(value, messages, template.text, where)
     if template.text == TEMPLATE:
-        check_plain(messages, where)
+        check_plain(messages, where, tools_of(value.get("tools"), where))
     if not template.marks and not any(message["role"] == LEARNED for message in messages):
         raise not_a_chat(where, "at least one message of the assistant", "none: there is nothing to learn")
     others = value.get("chat_template_kwargs") or {}

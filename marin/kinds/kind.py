@@ -241,8 +241,8 @@ class LoopContext(Protocol):
     def run(self) -> FoldedRun: ...
     @property
     def losses(self) -> Output: ...
-    @property
-    def measured(self) -> Mapping[str, float]: ...
+    def measured(self, recorded: Mapping[str, float]) -> Mapping[str, float]:
+        """The numbers that follow from its series, in the form that was ``recorded``."""
 
     def times(self, output: str) -> int:
         """How often an output of this name was recorded up to here."""

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from levanter.tracker import Tracker, TrackerConfig
+import jax
+from levanter.tracker import NoopTracker, Tracker, TrackerConfig
 
 from marin.loops.loop import Loop, start_run
+from marin.loops.tensors import scalar
 
 LOSS = "train/loss"
 
@@ -26,21 +27,24 @@ class MarinTracker(Tracker):  # type: ignore[misc]
     name = "marin"
 
     def __init__(self, run: Loop) -> None:
-        self.run = run
+        self.run, self._step = run, 0
 
     def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
         """They are part of the recipe, which the configuration gives before the run begins."""
 
     def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
-        """Every finite or infinite scalar of a train step; histograms and texts are left out."""
+        """Every finite or infinite scalar of a train step, of the last one where ``step`` is None; histograms and texts are left
+        out."""
         del commit
-        found = {name: value for name, given in metrics.items() if (value := _number(given)) is not None}
-        loss = found.pop(LOSS, None)
-        if step is not None and (loss is not None or found):
-            self.run.log(int(step), loss, None, **found)
+        found = {name: value for name, given in metrics.items() if (value := scalar(given)) is not None}
+        loss = found.pop(LOSS, None) if step is not None else None
+        self._step = self._step if step is None else int(step)
+        if loss is not None or found:
+            self.run.log(self._step, loss, None, **found)
 
     def log_summary(self, metrics: dict[str, Any]) -> None:
-        """A summary has no train step, so it is no measurement of one."""
+        """Numbers of the whole run, as of the last train step."""
+        self.log(metrics, step=None)
 
     def log_artifact(self, artifact_path: Any, *, name: str | None = None, type: str | None = None) -> None:
         """Keep it in the store, as an output of the run."""
@@ -62,16 +66,9 @@ class MarinTrackerConfig(TrackerConfig):  # type: ignore[misc]
     recipe: dict[str, Any] | None = None
     root: str | None = None
 
-    def init(self, run_id: str | None) -> MarinTracker:
-        """Begin a run; Levanter's own id is a tag of it."""
+    def init(self, run_id: str | None) -> Tracker:
+        """Begin a run; Levanter's own id is a tag of it. Of several processes that train as one the first records."""
+        if jax.process_index() != 0:
+            return NoopTracker()
         tags = {} if run_id is None else {"levanter": run_id}
         return MarinTracker(start_run(self.title, recipe=self.recipe, tags=tags, root=self.root))
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool | str) or np.ndim(value) != 0:
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None

@@ -30,6 +30,7 @@ from typing import Any
 
 from ledger import Draft, LedgerError, StateManifest, canonical_digest, describe_state, digest_bytes
 from marin.errors import UsageError
+from marin.history.projection.text import LOSS
 from marin.history.run import new_id
 from marin.loops.tensors import arrays, batch_digest
 from marin.provenance import environment
@@ -49,16 +50,16 @@ RESERVED = frozenset({*events.STEPS, LOOP})
 
 @dataclass
 class _Waiting:
-    """What was logged and is in no event yet: train steps from ``start`` on."""
+    """What was logged and is in no event yet: train steps from ``start`` on. ``None``: the next train step is the first."""
 
-    start: int
+    start: int | None
     losses: list[HexFloat] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     series: dict[str, tuple[list[int], list[HexFloat]]] = field(default_factory=dict)
 
     @property
-    def end(self) -> int:
-        return self.start + len(self.losses)
+    def end(self) -> int | None:
+        return None if self.start is None else self.start + len(self.losses)
 
 
 class Loop(AbstractContextManager["Loop"]):
@@ -71,7 +72,8 @@ class Loop(AbstractContextManager["Loop"]):
         self.id = new_id()
         self._root, self._ended, self._began = root, False, time.monotonic()
         self._outputs: dict[str, Output] = {}
-        self._metrics: dict[str, float] = {}
+        self._metrics: dict[str, tuple[int, float]] = {}
+        """By name: the greatest step that it was logged for, and what was logged of it last."""
         self._losses: list[tuple[int, HexFloat]] = []
         self._waiting: _Waiting | None = None
         told = {**recipe, LOOP: {"name": name, "tags": dict(tags), "command": shlex.join(_command())}}
@@ -109,7 +111,9 @@ class Loop(AbstractContextManager["Loop"]):
         self._check_open()
         step = _step_number(step)
         if loss is not None:
-            waiting = self._waiting or _Waiting(self._losses[-1][0] + 1 if self._losses else step)
+            value, waiting = _hex(loss, "loss"), self._waiting or self._next()
+            if waiting.start is None:
+                waiting.start = step
             if step != waiting.end:
                 raise UsageError(
                     "a train step out of order",
@@ -122,17 +126,24 @@ class Loop(AbstractContextManager["Loop"]):
                 self._flush(None)
                 waiting = _Waiting(step)
             self._waiting = waiting
-            waiting.losses.append(_hex(loss, "loss"))
+            waiting.losses.append(value)
             waiting.batches.append("" if batch is None else batch_digest(batch))
             self._losses.append((step, waiting.losses[-1]))
-        for name, value in metrics.items():
-            if self._waiting is None:
-                self._waiting = _Waiting(self._losses[-1][0] + 1 if self._losses else step)
+        if LOSS in metrics:
+            raise UsageError(
+                "a metric of the loss's own name",
+                where=f"run {self.id}",
+                expected="log(step, loss=...), which curves show under this name",
+                found=LOSS,
+                cure="leave it out, or give it another name",
+            )
+        for name, number in metrics.items():
+            self._waiting = self._waiting or self._next()
             steps, values = self._waiting.series.setdefault(name, ([], []))
+            values.append(_hex(number, name))
             steps.append(step)
-            values.append(_hex(value, name))
-            if math.isfinite(value):
-                self._metrics[name] = float(value)
+            if step >= self._metrics.get(name, (step,))[0]:
+                self._metrics[name] = step, float.fromhex(values[-1])
 
     def __call__(self, step: int, loss: float, batch: Any = None, state: Any = None) -> None:
         """The run as a callback: a train step, and the state after it where there is one."""
@@ -194,7 +205,7 @@ class Loop(AbstractContextManager["Loop"]):
         self._flush(None)
         rows = "".join(f"{step},{float.fromhex(loss)!r}\n" for step, loss in self._losses)
         table = self._root.store().put_bytes(f"step,loss\n{rows}".encode())
-        numbers = {name: value for name, value in self._metrics.items() if name != "loss"}
+        numbers = {name: value for name, (_, value) in self._metrics.items() if name != "loss" and math.isfinite(value)}
         if self._losses and math.isfinite(last := float.fromhex(self._losses[-1][1])):
             numbers["loss_last"] = last
         made = Output(kind="losses", digest=table.digest, size=table.size, artifact=table.digest)
@@ -226,17 +237,21 @@ class Loop(AbstractContextManager["Loop"]):
     def __repr__(self) -> str:
         return f"<recorded run {self.id}: {len(self._losses)} train steps>"
 
+    def _next(self) -> _Waiting:
+        """What waits after the last recorded segment: nothing yet."""
+        return _Waiting(self._losses[-1][0] + 1 if self._losses else None)
+
     def _flush(self, manifest: StateManifest | None) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
         batch: list[Draft] = []
-        if waiting.losses:
+        if waiting.start is not None and waiting.losses:
             stored = "" if manifest is None else self._root.store().put_bytes(manifest.encode()).digest
             segment = LoopSegment(
                 run=self.id,
                 start=waiting.start,
-                end=waiting.end,
+                end=waiting.start + len(waiting.losses),
                 losses=waiting.losses,
                 batches=waiting.batches,
                 state="" if manifest is None else manifest.digest,
@@ -305,7 +320,16 @@ def _canonical(value: Any) -> Any:
         case float():
             return value.hex() if math.isfinite(value) else str(value)
         case Mapping():
-            return {str(key): _canonical(item) for key, item in value.items()}
+            named = {str(key): _canonical(item) for key, item in value.items()}
+            if len(named) < len(value):
+                raise UsageError(
+                    "two keys of a recipe that are one as texts",
+                    where="recipe",
+                    expected="keys that JSON can tell apart",
+                    found=", ".join(sorted(repr(key) for key in value))[:200],
+                    cure="name one of them otherwise",
+                )
+            return named
         case list() | tuple():
             return [_canonical(item) for item in value]
     raise UsageError(
@@ -333,12 +357,14 @@ def _step_number(step: Any) -> int:
 
 def _hex(value: Any, name: str) -> HexFloat:
     try:
+        if isinstance(value, str | bytes):
+            raise ValueError(value)
         return float(value).hex()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(
             "not a number",
             where=name,
-            expected="what float() takes: a Python number or an array of one element",
+            expected="a Python number that float() takes, or an array of one element",
             found=type(value).__name__,
             cure="for example loss.item()",
         ) from None

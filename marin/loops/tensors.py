@@ -17,9 +17,19 @@ def arrays(state: Any) -> dict[str, Any]:
     A torch tensor of bfloat16, which NumPy does not have, goes by its bits, under its name and ``:bfloat16``.
 
     Raises:
-        UsageError: there is no array in it, or something that is not one.
+        UsageError: there is no array in it, something that is not one, or two of one name.
     """
-    found = dict(_leaves("", state))
+    found: dict[str, Any] = {}
+    for name, tensor in _leaves("", state):
+        if name in found:
+            raise UsageError(
+                "two tensors of one name",
+                where=f"state: {name}",
+                expected="a name of its own for each tensor: names of nested mappings are joined by slashes",
+                found="the name twice",
+                cure="rename one of them",
+            )
+        found[name] = tensor
     if not found:
         raise UsageError(
             "a state without tensors",
@@ -29,6 +39,16 @@ def arrays(state: Any) -> dict[str, Any]:
             cure="leave the state out where there is none",
         )
     return found
+
+
+def scalar(value: Any) -> float | None:
+    """The number that a trainer logs, of Python, NumPy, jax or torch; None where it is another thing (a text, a histogram)."""
+    if isinstance(value, bool | str | bytes) or len(getattr(value, "shape", ())) != 0:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def batch_digest(batch: Any) -> str:

@@ -15,6 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from marin.errors import UsageError
 from marin.loops.loop import Loop, start_run
+from marin.loops.tensors import scalar
 
 
 class MarinCallback(TrainerCallback):  # type: ignore[misc]
@@ -25,9 +26,11 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, name: str = "", *, recipe: Mapping[str, Any] | None = None, root: str | None = None) -> None:
         self._name, self._recipe, self._root = name, dict(recipe or {}), root
         self._last = -1
+        """The last train step of the run that has a loss."""
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
-        """Begin the run. The trainer's arguments are its recipe, beside what was given. Its filter of losses that are NaN or
+        """Begin the run, where this process leads: of several that train as one all call this. The trainer's arguments are its
+        recipe, beside what was given. Its filter of losses that are NaN or
         infinite is switched off: where every step is logged, it logs 0 in their place.
 
         Raises:
@@ -44,6 +47,9 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
                 cure="the ledger has the loss of each step: set them so",
             )
         args.logging_nan_inf_filter = False
+        self.run, self._last = None, -1
+        if not state.is_world_process_zero:
+            return
         told = {**_plain_arguments(args), **self._recipe}
         self.run = start_run(self._name, recipe=told, root=self._root)
 
@@ -58,8 +64,9 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
         """A train step that has a loss; other logs are measurements."""
         if self.run is None or logs is None:
             return
-        numbers = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
-        loss = numbers.pop("loss", None)
+        numbers = {name: found for name, value in logs.items() if (found := scalar(value)) is not None}
+        numbers.pop("loss", None)
+        loss = logs.get("loss")
         step = state.global_step - 1
         if loss is None or step <= self._last:
             self.run.log(max(step, 0), None, None, **numbers)

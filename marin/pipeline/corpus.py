@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from marin.data.documents import PARTS, TRAIN, VALIDATION, SplitCount
+from marin.data.lines.held_out import texts_of, without
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.provenance.plugins import named
 from marin.recipe import schema as recipes
@@ -123,6 +124,8 @@ class Corpus:
     """Conversations whose messages hold special tokens."""
     preferences: list[dict[str, str]] = field(default_factory=list)
     """Those that are held out, as minimal pairs."""
+    elsewhere: int = 0
+    """Documents of a mixture that are not trained on because another part holds them out."""
 
 
 def run(task: Task) -> StepResult:
@@ -156,6 +159,9 @@ def run(task: Task) -> StepResult:
         log.warning(
             "%d conversations hold special tokens of the tokenizer in their messages, which become these", made.marked
         )
+    if made.elsewhere:
+        description["held_out_elsewhere"] = made.elsewhere
+        log.warning("%d documents are left out of one part because another holds them out", made.elsewhere)
     (task.out / DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return StepResult(
         kind="corpus",
@@ -163,6 +169,7 @@ def run(task: Task) -> StepResult:
             "minimal_pairs": float(count),
             **({"skipped_lines": float(made.skipped)} if made.skipped else {}),
             **({"special_tokens_in_messages": float(made.marked)} if made.marked else {}),
+            **({"held_out_elsewhere": float(made.elsewhere)} if made.elsewhere else {}),
             "train_bytes": float(made.train.text_bytes),
             "train_documents": float(made.train.documents),
             "validation_bytes": float(made.validation.text_bytes),
@@ -193,7 +200,29 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
             marked += made.marked
             skipped += made.skipped
             first_skipped += [line | {"file": f"{name}:{line['file']}"} for line in made.first_skipped]
-    return Corpus(total[TRAIN], total[VALIDATION], sources, skipped, first_skipped, marked)
+    train, elsewhere = _held_out_of_all(dataset, task.out, total[TRAIN])
+    return Corpus(train, total[VALIDATION], sources, skipped, first_skipped, marked, elsewhere=elsewhere)
+
+
+def _held_out_of_all(dataset: MixtureDataset, out: Path, train: SplitCount) -> tuple[SplitCount, int]:
+    """Leave out of all parts what one of them holds out, where the data set says so; what is trained on then, and how many
+    documents were left out."""
+    texts, all_of_them = texts_of(out / VALIDATION), dataset.held_out == "all"
+    found = SplitCount(0, 0)
+    for name in sorted(dataset.parts):
+        split = out / PARTS / f"{name}.jsonl"
+        one = without(split, texts, leave_out=all_of_them, where=f"dataset.parts.{name}")
+        found = SplitCount(found.documents + one.documents, found.text_bytes + one.text_bytes)
+    if all_of_them:
+        train = SplitCount(train.documents - found.documents, train.text_bytes - found.text_bytes)
+        return train, found.documents
+    if found.documents:
+        log.warning(
+            "%d documents that are trained on are held out in another part of the mixture, so what is measured of these says "
+            "little; dataset.held_out=all leaves them out of what is trained on",
+            found.documents,
+        )
+    return train, 0
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:

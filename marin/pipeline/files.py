@@ -8,19 +8,22 @@ set names files, and of no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
+from marin.data.chat import checked, left_out, messages_of
 from marin.data.documents import (
     ANSWER,
     REJECTED,
     TRAIN,
     VALIDATION,
     Document,
+    Span,
     SplitCount,
     position,
     read_documents,
@@ -129,11 +132,13 @@ def _of_address(dataset: UrlDataset, task: Task, out: Path) -> Corpus:
 
 @dataclass(frozen=True)
 class _Chats:
-    """How the lines of a data set are written, if they are conversations; ``marked`` counts those that hold special tokens."""
+    """How the lines of a data set are written, if they are conversations; ``marked`` counts those that hold special tokens, and
+    ``left_out`` by field those of which the template leaves something out."""
 
     written: Written | None = None
     by_difference: bool = False
     marked: Marked | None = None
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def _chats(dataset: FilesDataset, task: Task) -> _Chats:
@@ -160,7 +165,14 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
 
 
 def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
-    return _Chats(partial(conversation, template), not template.marks, Marked(special))
+    seen: Counter[str] = Counter()
+
+    def written(value: Mapping[str, object], at: str) -> tuple[str, tuple[Span, ...]]:
+        text, learned = conversation(template, value, at)
+        seen.update(left_out(value, checked(messages_of(value, at), at), template.text, text))
+        return text, learned
+
+    return _Chats(written, not template.marks, Marked(special), seen)
 
 
 def _of_files(dataset: FilesDataset, task: Task, out: Path) -> Corpus:
@@ -198,6 +210,12 @@ def _of_files(dataset: FilesDataset, task: Task, out: Path) -> Corpus:
         documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
     )
     marked = found.marked.count if found.marked is not None else 0
+    for name, count in sorted(found.left_out.items()):
+        log.warning(
+            "%d conversations have %s, which the chat template does not name: it is in no text, as in transformers",
+            count,
+            name,
+        )
     if not dataset.preferences:
         return Corpus(train, validation, digests, skipped.count, skipped.first, marked)
     both = (out / VALIDATION).rename(out / "held_out.jsonl")

@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 from marin.errors import UsageError
-from marin.recipe.form.chats import with_chat_reference
+from marin.recipe.form.data_rules import with_data_rules
 from marin.recipe.form.files import CONFIG, PURE, Pick, as_they_are, from_groups, own_groups, pure, sections_of
 from marin.recipe.form.files import PRICES as PRICES
 from marin.recipe.form.files import conf_folder as conf_folder
@@ -361,7 +361,7 @@ def _composed(
     found = _overridden(values, [(word, value) for word, value in words if value.pick is None], sources)
     same = base is not None and json.dumps(base.get("dataset")) == json.dumps(found.get("dataset"))
     if not same:  # the text of a run that is continued stays what it was
-        found = with_chat_reference(found)
+        found = with_data_rules(found)
     named = tuple(f"{word.key}={value.text}" for word, value in words if len(word.values) > 1)
     return Composed(_checked(found, sources), named)
 

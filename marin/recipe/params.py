@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from marin.errors import UsageError
-from marin.recipe.form.chats import with_chat_reference
+from marin.recipe.form.data_rules import with_data_rules
 from marin.recipe.form.yaml import MOST_BYTES, NotYaml, read_yaml
 from marin.recipe.schema import Recipe, from_mapping
 
@@ -55,4 +55,4 @@ def load_params(path: Path) -> Recipe:
             found=error.problem,
             cure="correct that line, or compose the file again with `dvc exp run`",
         ) from None
-    return from_mapping(with_chat_reference(value) if isinstance(value, dict) else value, where=where)
+    return from_mapping(with_data_rules(value) if isinstance(value, dict) else value, where=where)

@@ -130,10 +130,12 @@ SingleDataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | D
 
 
 class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_only=True):
-    """Several data sets by name. Each keeps a stream of its own; ``Recipe.mixture`` says how they are drawn from."""
+    """Several data sets by name. Each keeps a stream of its own; ``Recipe.mixture`` says how they are drawn from. ``held_out``:
+    ``all`` trains in no part on what one of them holds out; None is what recipes from before there was this field mean."""
 
     name: Name = "mixture"
     parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
+    held_out: Literal["all"] | None = None
 
 
 Dataset = SingleDataset | MixtureDataset

@@ -262,6 +262,47 @@ def test_steps_go_on_one_by_one_and_runs_end_once(folder: Path) -> None:
         marin.start_run(recipe={"model": object()})
 
 
+def test_the_number_of_a_metric_is_that_of_its_greatest_step(folder: Path) -> None:
+    """As MLflow's latest metric is (3.17.2, ``latest_metrics`` by step): what was logged of another step later takes nothing
+    from it. A last value that is no number leaves no number, as the last loss does."""
+    with marin.start_run() as run:
+        run.log(0, val=3.0)  # before the first train step, whatever number that has
+        for step in range(1, 7):
+            run.log(step, loss=1.0 / step, acc=0.9 if step < 5 else float("nan"))
+        run.log(6, top=0.9)
+        run.log(2, top=0.5)
+        run.log(3, twice=0.1)
+        run.log(3, twice=0.7)
+    found = load(open_root().history(), run.id)
+    assert found.metrics == {"loop.val": 3.0, "loop.top": 0.9, "loop.twice": 0.7, "loop.loss_last": 1 / 6}
+    assert list(found.losses) == [1, 2, 3, 4, 5, 6]
+    assert words(judged(open_root(), "true"))["ledger"] == "PASS"
+
+
+@pytest.mark.parametrize("name", ["seen", "before"])
+def test_a_run_of_before_keeps_the_number_that_was_logged_last(folder: Path, name: str) -> None:
+    """Of a record by the rule of an older release, and of a number that follows from neither."""
+    with marin.start_run() as run:
+        run.log(0, loss=1.0)
+        run.log(5, acc=0.9)
+        run.log(2, acc=0.5)
+        run._metrics["acc"] = (5, 0.5 if name == "before" else 0.7)
+    assert words(judged(open_root(), "true"))["ledger"] == ("PASS" if name == "before" else "FAIL")
+
+
+def test_two_of_one_name_are_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"two tensors of one name.*a/b"):
+        arrays({"a/b": np.zeros(2), "a": {"b": np.ones(2)}})
+    with pytest.raises(UsageError, match="two keys of a recipe"):
+        marin.start_run(recipe={1: "a", "1": "b"})
+    with marin.start_run() as run:
+        with pytest.raises(UsageError, match="loss's own name"):
+            run.log(0, loss=1.0, **{"train/loss": 2.0})
+        for value in ("0.5", 10**400, 1j):
+            with pytest.raises(UsageError, match=r"not a number.*tokens"):
+                run.log(0, tokens=value)  # type: ignore[arg-type]
+
+
 def test_what_a_crash_can_lose_is_bounded(folder: Path) -> None:
     run = marin.start_run()
     for step in range(2 * EVERY + 1):
@@ -294,9 +335,22 @@ def test_levanter_reports_by_its_own_tracker(folder: Path) -> None:
     with tracker:
         levanter.tracker.log({"train/loss": np.float32(2.0), "throughput": 3}, step=0)
         levanter.tracker.log({"train/loss": np.float32(1.5)}, step=1)
+        levanter.tracker.log({"eval/acc": 0.25}, step=None)
+        levanter.tracker.log_summary({"parameter_count": 7})
     tracker.finish()
     run = marin.open().run()
     assert run.status == "completed" and list(run.losses) == [2.0, 1.5]
+    told = {"loop.throughput": 3.0, "loop.eval/acc": 0.25, "loop.parameter_count": 7.0, "loop.loss_last": 1.5}
+    assert load(open_root().history(), run.id).metrics == told
+
+
+def test_of_processes_that_train_as_one_the_first_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from levanter.tracker import NoopTracker
+
+    from marin.loops.levanter import MarinTrackerConfig
+
+    monkeypatch.setattr("jax.process_index", lambda: 1)
+    assert isinstance(MarinTrackerConfig(title="lev").init("abc"), NoopTracker)
 
 
 def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
@@ -326,6 +380,17 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
     assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
     (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})
+    callback.on_train_begin(Arguments(), TrainerState(), control)  # the same callback, trained with again
+    callback.on_log(Arguments(), TrainerState(global_step=1), control, logs={"loss": np.float32(0.5), "n": np.int64(3)})
+    with pytest.raises(UsageError, match="not a number"):
+        callback.on_log(Arguments(), TrainerState(global_step=2), control, logs={"loss": "0.53"})
+    callback.on_train_end(Arguments(), TrainerState(global_step=1), control)
+    assert list(marin.open().run(callback.run.id).losses) == [0.5]
+    other_process = MarinCallback("hf")
+    follower = TrainerState(is_world_process_zero=False, global_step=1)
+    other_process.on_train_begin(Arguments(), follower, control)
+    other_process.on_log(Arguments(), follower, control, logs={"loss": 3.0})
+    assert other_process.run is None, "a run for each process would be that many"
     for name, other in (("logging_steps", 10), ("logging_steps", 0.5), ("logging_strategy", IntervalStrategy.EPOCH)):
         given = Arguments()
         setattr(given, name, other)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,8 @@ LOSS = "train/loss"
 TOKENS = "train/tokens"
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
-_NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
+_NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]")
+"""As MLflow has it: letters are those of every script."""
 
 
 def milliseconds(time: str) -> int:
@@ -31,7 +33,7 @@ def text(value: object) -> str:
 
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested mappings as one, keys joined by dots and freed of what MLflow does not take in a key."""
+    """Nested mappings as one, keys joined by dots and as MLflow takes them."""
     flat: dict[str, str] = {}
     for key, item in value.items():
         name = f"{prefix}{key_of(str(key))}"
@@ -43,14 +45,23 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def key_of(name: str) -> str:
-    """The name of a metric or parameter, freed of what MLflow does not take."""
-    return _NOT_IN_A_KEY.sub("_", name)
+    """The name of a metric or parameter as MLflow takes it: another sign stands by its number (``acc@1`` is ``acc_x40_1``), so
+    that two names stay two."""
+    return _NOT_IN_A_KEY.sub(lambda sign: f"_x{ord(sign.group()):x}_", name)
 
 
 def single_key(*parts: str) -> str:
     """The name of a metric with one value. MLflow's run page makes a section of what stands before a slash, in front of
     all others; only the curves have one, so that they are what is seen first."""
     return key_of(".".join(parts)).replace("/", ".")
+
+
+def single_keys(names: Iterable[str]) -> dict[str, str]:
+    """The same for names that stand together, so that two of them stay two: where one has a dot in the place of another's slash,
+    the slash stands by its number."""
+    found = {name: single_key(name) for name in names}
+    often = Counter(found.values())
+    return {name: key if often[key] == 1 else key_of(name.replace("/", "_x2f_")) for name, key in found.items()}
 
 
 def curve_key(section: str, *parts: str) -> str:

@@ -163,7 +163,7 @@ def _completed_by_loop(fact: Fact[StepCompleted], seen: LoopContext) -> Iterator
     if name == LOOP:
         yield "output", seen.losses, output  # the losses that the segments record
         yield "identity", seen.identity, fact.body.identity
-        yield "metrics", seen.measured, metrics
+        yield "metrics", seen.measured(metrics), metrics
     else:
         yield "output.kind", "files", output.kind
         yield "output.artifact", output.digest, output.artifact  # the bytes are their own digest

@@ -7,8 +7,10 @@ sets that TRL's trainers take. In the store it has these two fields of every lin
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ledger import LedgerError, Store, canonical_bytes
 from marin.data.chat import checked
 from marin.data.lines.packed import Damaged, reading, unpacked
 from marin.data.lines.parsing import parsed
+from marin.data.text import BYTE_ORDER_MARK
 from marin.errors import DataError
 from marin.plugins.rl.rewards import check_answer
 from marin.recipe.objective import Objective, OwnReward
@@ -109,12 +112,17 @@ def read_stored(data: bytes, reward: str | OwnReward, *, where: str) -> tuple[Qu
 def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Question:
     prompt = _prompt(value, where)
     if not isinstance(reward, str):
-        return Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
-    if reward == "judge":
-        return Question(prompt, str(value.get("answer", "")))
-    answer = _answer_of(value, where)
-    check_answer(reward, answer, where=where)
-    return Question(prompt, answer)
+        found = Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
+    elif reward == "judge":
+        found = Question(prompt, _text_of(value.get("answer", "")))
+    else:
+        found = Question(prompt, _answer_of(value, where))
+        check_answer(reward, found.answer, where=where)
+    try:
+        written([found])  # half a character, a number that is not one, or beyond a double
+    except LedgerError as error:
+        raise _no_question(where, "values that a record can hold", str(error)[:160]) from None
+    return found
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -126,7 +134,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
         raise _no_question(str(path), "a file that can be read", getattr(error, "strerror", "") or str(error)) from None
     if len(content) > MOST_BYTES:
         raise _no_question(str(path), f"at most {MOST_BYTES} bytes", "more")
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(content.removeprefix(BYTE_ORDER_MARK).splitlines(), start=1):
         if line.strip():
             yield f"{path}, line {number}", line
 
@@ -134,8 +142,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         value = parsed(line)
-        canonical_bytes(value)  # half a character, a number that is not one, or beyond a double
-    except (ValueError, RecursionError, LedgerError) as error:
+    except (ValueError, RecursionError) as error:
         raise _no_question(where, "JSON", str(error)[:120]) from None
     if not isinstance(value, dict):
         raise _no_question(where, "an object with 'prompt' and 'answer'", type(value).__name__)
@@ -153,8 +160,16 @@ def _prompt(value: dict[str, Any], where: str) -> str | list[Message]:
 
 def _answer_of(value: dict[str, Any], where: str) -> str:
     answer = value.get("answer")
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+    endless = isinstance(answer, float) and not math.isfinite(answer)
+    if isinstance(answer, bool) or endless or not isinstance(answer, str | int | float):
         raise _no_question(where, "'answer', a text or a number", repr(answer)[:80])
+    return _text_of(answer)
+
+
+def _text_of(answer: object) -> str:
+    """A number without an exponent, whose digits a reward would take for a number of their own."""
+    if isinstance(answer, float):
+        return format(Decimal(repr(answer)), "f")
     return str(answer)
 
 

@@ -28,6 +28,7 @@ from marin.plugins.wandb.run import (
     training_of,
 )
 from marin.record import events
+from marin.record.events import LoopSegment, TrainSegment
 from marin.record.root import Root
 
 OFFLINE = Choice()
@@ -44,7 +45,9 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
     recorded = load_named(history, name)
     known = logged_points(folder, recorded.run, training_of(recorded), asked.mode)
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
-    rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
+    segments: list[TrainSegment | LoopSegment] = [fact.body for fact in recorded.segments]
+    segments += [fact.body for fact in recorded.loop]
+    rows = rows_of(recorded.started.body.recipe, segments, measured_in(own))
     evaluated = sorted(recorded_evaluations(history, recorded.run), key=lambda body: body.step)
     with reaching(asked.mode):
         run = opened(recorded, root, folder, asked)

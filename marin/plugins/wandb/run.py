@@ -33,7 +33,7 @@ from marin.plugins.wandb.file import EVALUATED, STEP, TRAINING
 from marin.recipe.composition import conf_folder
 from marin.recipe.form.yaml import NotYaml, read_yaml
 from marin.record import events
-from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
+from marin.record.events import CheckpointSaved, LoopSegment, MetricsRecorded, TrainSegment
 from marin.record.root import Root
 from marin.record.verdicts import EVALUATION
 
@@ -146,12 +146,14 @@ def training_of(run: Run) -> str:
     return step.identity if step is not None else ""
 
 
-def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measured: Iterable[MetricsRecorded]) -> Rows:
+def rows_of(
+    recipe: Mapping[str, Any], segments: Iterable[TrainSegment | LoopSegment], measured: Iterable[MetricsRecorded]
+) -> Rows:
     """Everything that is known by train step: losses, tokens seen, measurements."""
     found: Rows = {
         part.start + place: {LOSS: float.fromhex(loss)} for part in segments for place, loss in enumerate(part.losses)
     }
-    each = recipe.get("trainer", {}).get("batch_size", 0) * recipe.get("model", {}).get("seq_len", 0)
+    each = _number(recipe, "trainer", "batch_size") * _number(recipe, "model", "seq_len")
     for step, values in found.items():
         if each:
             values[TOKENS] = float((step + 1) * each)
@@ -160,6 +162,13 @@ def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measure
             for step, value in zip(series.steps, series.values, strict=False):
                 found.setdefault(step, {})[series.key] = float.fromhex(value)
     return found
+
+
+def _number(recipe: Mapping[str, Any], section: str, name: str) -> int:
+    """Of a pipeline's recipe; 0 where a loop's has something else there."""
+    found = recipe.get(section)
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return value if isinstance(value, int) else 0
 
 
 def evaluations_of(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, float]:

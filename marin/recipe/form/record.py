@@ -55,6 +55,7 @@ WHAT_IS_READ = (
     "exclude",
     "metadata_fields",
     "order",
+    "held_out",
 )
 ADDED_LATER = frozenset(
     {

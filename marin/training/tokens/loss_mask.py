@@ -20,7 +20,7 @@ import numpy as np
 from marin.data.documents import Document, Span
 from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
-from marin.recipe.form.chats import CHAT_REFERENCE
+from marin.recipe.form.data_rules import CHAT_REFERENCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

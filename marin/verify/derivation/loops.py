@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ledger import canonical_digest, digest_bytes
@@ -90,18 +90,22 @@ class _LoopPass:
         table = loss_table(self.run)
         return Output(kind="losses", digest=digest_bytes(table), size=len(table), artifact=digest_bytes(table))
 
-    @property
-    def measured(self) -> dict[str, float]:
-        """The last finite value of each series, and the last loss."""
-        found = {
-            series.key: value
-            for fact in facts(self.record.own, kinds.MetricsRecorded)
-            for series in fact.body.series
-            for value in map(float.fromhex, series.values)
-            if math.isfinite(value) and series.key != "loss"
-        }
+    def measured(self, recorded: Mapping[str, float]) -> Mapping[str, float]:
+        """The last loss, and of each series what was logged last of its greatest step, where that is finite; or what runs of
+        before have: the last finite value that was logged, where it is what was ``recorded``."""
+        found: dict[str, tuple[int, float]] = {}
+        before: dict[str, float] = {}
+        for fact in facts(self.record.own, kinds.MetricsRecorded):
+            for series in fact.body.series:
+                for step, value in zip(series.steps, map(float.fromhex, series.values), strict=False):
+                    if series.key != "loss" and step >= found.get(series.key, (step,))[0]:
+                        found[series.key] = step, value
+                    if series.key != "loss" and math.isfinite(value):
+                        before[series.key] = value
         losses = list(self.run.losses.values())
-        return found | ({"loss_last": losses[-1]} if losses and math.isfinite(losses[-1]) else {})
+        last = {"loss_last": losses[-1]} if losses and math.isfinite(losses[-1]) else {}
+        now = {name: value for name, (_, value) in found.items() if math.isfinite(value)} | last
+        return before | last if recorded == before | last else now
 
 
 def _chain(segments: tuple[Fact[LoopSegment], ...]) -> Iterator[Contradiction]:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from marin.data.chat import ROLES, TEMPLATE
+from marin.data.chat import ROLES, TEMPLATE, left_out
 from marin.data.earlier.chats import EarlierTemplate, render
 from marin.data.earlier.chats import conversation as earlier
 from marin.data.template import SPECIAL, ChatTemplate, conversation, plain_template, template_of
 from marin.errors import DataError, UsageError
 from marin.recipe.composition import compose
-from marin.recipe.form.chats import with_chat_reference
+from marin.recipe.form.data_rules import with_data_rules
 from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, digest, plain
 
 CHATML = (
@@ -149,11 +149,24 @@ def test_what_is_no_conversation(line: dict[str, Any], why: str) -> None:
             {"messages": [{"role": "user", "content": "a <|assistant|>"}, {"role": "assistant", "content": "x"}]},
             "marks",
         ),
+        ({"messages": [{"role": "assistant", "content": "x"}], "tools": [{"name": "f"}]}, "no tools beside"),
+        ({"messages": [{"role": "assistant", "content": "x", "reasoning_content": "so"}]}, "no reasoning_content"),
+        ({"messages": [{"role": "assistant", "content": "", "function_call": {"name": "f"}}]}, "no function_call"),
     ],
 )
 def test_what_the_form_without_a_template_cannot_say(line: dict[str, Any], why: str) -> None:
     with pytest.raises(DataError, match=f"not a chat document.*{why}"):
         conversation(plain_template(), line, "x:1")
+
+
+def test_what_a_template_leaves_out_is_found() -> None:
+    said = {"role": "assistant", "content": "x", "thinking": "hm", "tool_calls": [{"function": {"name": "sum"}}]}
+    line = {"messages": [said], "tools": [{"name": "sum", "about": "adds"}]}
+    assert left_out(line, [said], "{{ messages[0].content }}", "x") == {"thinking", "tool_calls", "tools"}
+    assert left_out(line, [said], "{{ messages[0].thinking }}", "") == {"tool_calls", "tools"}, (
+        "it may drop what it names"
+    )
+    assert left_out(line, [said], "{{ messages[0] | tojson }}{{ of }}", json.dumps(line)) == set()
 
 
 def test_a_conversation_of_which_nothing_is_learned_is_one() -> None:
@@ -245,7 +258,7 @@ def test_the_recipe_names_it_and_older_recipes_keep_their_digest() -> None:
 
 def test_new_recipes_name_their_reference() -> None:
     given = {"dataset": {"kind": "mixture", "parts": {"a": {"chat": True}, "b": {"chat": None}}}}
-    assert with_chat_reference(given)["dataset"]["parts"] == {
+    assert with_data_rules(given)["dataset"]["parts"] == {
         "a": {"chat": True, "chat_reference": "transformers"},
         "b": {"chat": None},
     }

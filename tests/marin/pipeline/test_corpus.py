@@ -17,6 +17,7 @@ from marin.errors import DataError
 from marin.execution.plan import step_config
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS, source_digests
+from marin.recipe.form.data_rules import with_data_rules
 from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, UrlDataset, from_mapping
 
 RunStep = Callable[..., tuple[Path, StepResult]]
@@ -182,3 +183,32 @@ def test_importing_the_step_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_part_holds_out_no_part_trains_on(
+    run_step: RunStep, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Equal texts in two parts that hold out other shares: what recipes of before mean is said, new ones leave them out."""
+    for name in ("one", "other"):
+        lines = (json.dumps({"text": f"Text {number}."}) for number in range(200))
+        (data / f"{name}.jsonl").write_text("\n".join(lines))
+    shares = {"one": 0.01, "other": 0.3}
+    parts = {
+        name: {"kind": "files", "globs": [f"data/{name}.jsonl"], "validation_fraction": share}
+        for name, share in shares.items()
+    }
+    asked = {"dataset": {"kind": "mixture", "parts": parts}, "mixture": {"weights": {"one": 1.0, "other": 1.0}}}
+    for rules, leaks in ((dict, True), (with_data_rules, False)):
+        out, result = run_step(CORPUS, from_mapping(rules(asked), where="here"))
+        trained = [text for name in shares for text in texts(out / "train" / f"{name}.jsonl")]
+        held_out = texts(out / "validation.jsonl")
+        assert bool(set(trained) & set(held_out)) == leaks
+        assert len(trained) == result.metrics["train_documents"]
+        assert sum(len(text.encode()) for text in trained) == result.metrics["train_bytes"]
+        assert len(set(trained) | set(held_out)) == 200, "no text is lost"
+    left_out = int(result.metrics["held_out_elsewhere"])
+    assert json.loads((out / "dataset.json").read_text())["held_out_elsewhere"] == left_out > 0
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" ")[0] for message in told] == [str(left_out)] * 2
+    assert "dataset.held_out=all" in told[0] and "left out" in told[1]
+    assert {path.name for path in (out / "train").iterdir()} == {"one.jsonl", "other.jsonl"}

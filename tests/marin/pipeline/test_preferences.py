@@ -64,9 +64,10 @@ def test_both_forms_of_a_line_are_two_conversations() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({}, "two different answers"),
+        ({CHOSEN: [], REJECTED: []}, "two different answers"),
+        ({}, "there is no chosen"),
         ({CHOSEN: "yes", REJECTED: "no"}, "lists of messages"),
-        ({"prompt": "Is it?", CHOSEN: [], REJECTED: []}, "lists of messages"),
+        ({"prompt": "Is it?", CHOSEN: [], REJECTED: []}, "write a text as a message"),
         ({CHOSEN: [said("assistant", "a")], REJECTED: [said("assistant", "a")]}, "two different answers"),
     ],
 )

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow.utils.validation import validate_param_and_metric_name
 
-from marin.history.projection.text import LOSS, TOKENS, flatten, text
+from marin.history.projection.text import LOSS, TOKENS, flatten, key_of, single_keys, text
 from marin.kinds.families.experiment import (
     EXPERIMENT_REGISTERED,
     EXPERIMENT_REPORTED,
@@ -118,6 +119,15 @@ def test_a_segment_that_is_recorded_again_adds_nothing_and_a_different_one_is_to
     forged = {**log.entries[2].body, "losses": [(9.0).hex()] * 30}
     again = fold.apply(len(log.entries), replace(log.entries[2], body=forged))
     assert "train step 0 " in tags_of(again, parent)["marin.disagreement"]
+
+
+def test_two_names_stay_two():
+    """MLflow takes the letters of every script, and these names as they are."""
+    taken = ["准确率", "召回率", "val/é", "val/ü", "a b", "a:b", "x-1.5_y"]
+    assert all(map(validate_param_and_metric_name, taken))
+    assert [key_of(name) for name in taken] == taken
+    assert (key_of("acc@1"), key_of("acc#1")) == ("acc_x40_1", "acc_x23_1")
+    assert single_keys(["x.y", "x/y", "a/b"]) == {"x.y": "x.y", "x/y": "x_x2f_y", "a/b": "a.b"}
 
 
 def test_params_are_the_flattened_recipe_with_floats_that_people_can_read():
@@ -338,7 +348,7 @@ def test_only_curves_have_a_slash_in_their_name():
         types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("m"), metrics={"pairs/a$b": (0.5).hex()})
     )
     fold, intents = folded(log)
-    assert points_of(intents, fold.ids.run("abcd2345"), "evaluate.pairs.a_b") == [(0, 0.5)]
+    assert points_of(intents, fold.ids.run("abcd2345"), "evaluate.pairs.a_x24_b") == [(0, 0.5)]
 
 
 def test_what_is_not_ours_or_does_not_fit_changes_nothing():
@@ -385,7 +395,7 @@ KEYS_AND_VALUES = st.dictionaries(
 @given(KEYS_AND_VALUES)
 def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
     for key, item in flatten(value).items():
-        assert all(letter.isascii() and (letter.isalnum() or letter in "_-./: ") for letter in key)
+        assert validate_param_and_metric_name(key), "MLflow's own rule"
         assert isinstance(item, str)
 
 

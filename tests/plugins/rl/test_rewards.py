@@ -90,6 +90,19 @@ def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: str, reward: st
     assert caught.value.where == f"{path}, line 2" or caught.value.where.startswith(f"{path}, line 2, message")
 
 
+def test_what_no_reward_reads_stops_nothing_and_numbers_have_no_exponent(tmp_path: Path) -> None:
+    """``str(1e22)`` is "1e+22", whose last number is 22; a byte order mark is Notepad's."""
+    path = tmp_path / "prompts.jsonl"
+    beside = b'{"prompt": "a", "answer": 1e22, "id": 9007199254740993, "score": NaN}'
+    path.write_bytes(b"\xef\xbb\xbf" + beside + b'\n{"prompt": "b", "answer": 0.00001}\n')
+    found = read_file(path, "numeric_answer")
+    assert [one.answer for one in found] == ["10000000000000000000000", "0.00001"]
+    assert [REWARDS["numeric_answer"]("it is 0.00001", one.answer) for one in found] == [0.0, 1.0]
+    path.write_bytes(b'{"prompt": "a", "answer": NaN}')
+    with pytest.raises(DataError, match="answer"):
+        read_file(path, "exact_match")
+
+
 def test_a_file_that_is_cut_or_empty_or_not_there_is_refused(tmp_path: Path) -> None:
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(gzip.compress(b'{"prompt": "1+1=", "answer": "2"}\n' * 50)[:-9])

@@ -14,10 +14,16 @@ from marin.kinds.known import own_kinds
 from marin.plugins.wandb.export import export_wandb
 from marin.plugins.wandb.file import logged_points, records
 from marin.plugins.wandb.live import LiveJournal
+from marin.plugins.wandb.run import rows_of
 from marin.record import events
 from marin.record.meter import Meter, recorded
 from tests.plugins.mlflow.roots import make_artifacts, make_root, record
 from tests.plugins.mlflow.story import Log, begin_step, digest, loss, replay, segment, start, whole_run
+
+
+def test_losses_of_a_loop_stand_by_train_step_whatever_its_recipe_is() -> None:
+    segment = events.LoopSegment(run="abcd2345", start=3, end=5, losses=[(2.0).hex(), (1.0).hex()], batches=["", ""])
+    assert rows_of({"trainer": "sgd", "model": 3}, [segment], []) == {3: {"train/loss": 2.0}, 4: {"train/loss": 1.0}}
 
 
 @pytest.mark.long

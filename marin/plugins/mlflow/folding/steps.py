@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from marin.history.projection.text import flatten, key_of, milliseconds, single_key
+from marin.history.projection.text import flatten, key_of, milliseconds, single_key, single_keys
 from marin.history.run import was_interrupted
 from marin.plugins.mlflow.folding import training
 from marin.plugins.mlflow.folding.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
@@ -111,11 +111,12 @@ def _metrics(
     recorded: RecordedEvent, projected: ProjectedRun, step: str, metrics: Mapping[str, float]
 ) -> Iterator[Intent]:
     at = projected.trained if step in OF_THE_MODEL else 0
+    keys = single_keys(metrics)
     for name, value in metrics.items():
         points = [(at, value)]
-        yield from projected.tell(Points(projected.id(step), single_key(name), recorded.time, points), step, again=True)
+        yield from projected.tell(Points(projected.id(step), keys[name], recorded.time, points), step, again=True)
         if not (step == "evaluate" and projected.evaluation.get(name) == value):
-            told = Points(projected.id(), single_key(step, name), recorded.time, points)
+            told = Points(projected.id(), f"{single_key(step)}.{keys[name]}", recorded.time, points)
             yield from projected.tell(told, step, again=True)
 
 

@@ -1,0 +1,60 @@
+"""Of the parts of a mixture: what one of them holds out is trained on in none.
+
+Each part decides by a text alone whether it is held out, but by a share of its own, so that a text of two parts may be held out
+of one and stand in the train split of the other: what is measured of it would be what was trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from marin.data.documents import SplitCount, documents_of, read_texts
+from marin.errors import DataError
+
+_SIZE = 16
+"""Bytes of a digest that are kept: for any number of texts that a machine can hold they are different ones."""
+
+
+def texts_of(split: Path) -> frozenset[bytes]:
+    """The texts of a split, by their digests."""
+    return frozenset(map(_digest, read_texts(split)))
+
+
+def without(split: Path, texts: frozenset[bytes], *, leave_out: bool, where: str) -> SplitCount:
+    """How much of the train ``split`` has one of these ``texts``; with ``leave_out`` it is not there afterwards.
+
+    Raises:
+        DataError: nothing else is in it.
+    """
+    documents, size, kept = 0, 0, 0
+    made = split.with_suffix(".without")
+    with made.open("wb") as file:
+        for line, text in _lines(split):
+            if _digest(text) in texts:
+                documents, size = documents + 1, size + len(text.encode())
+                continue
+            kept += 1
+            file.write(line)
+    if documents and not kept and leave_out:
+        raise DataError(
+            "a part of a mixture is held out whole",
+            where=where,
+            expected="texts that no other part holds out",
+            found=f"{documents} documents, each of which another part holds out",
+            cure="leave the part out, or give the parts one validation_fraction",
+        )
+    made.replace(split) if documents and leave_out else made.unlink()
+    return SplitCount(documents, size)
+
+
+def _lines(split: Path) -> Iterator[tuple[bytes, str]]:
+    with split.open("rb") as file:
+        for line in file:
+            for document in documents_of([line], split.name):
+                yield line, document.text
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:_SIZE]

@@ -101,7 +101,7 @@ def main() -> int:
     names = given.plugins or (plugins() if given.drawn is None else drawn(given.drawn))
     kept = json.loads(given.results.read_bytes()) if given.results and given.results.exists() else {}
     passed = kept.setdefault(f"{commit()} {given.targets}", [])
-    failed = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="marin-without-") as place:
         folder = Path(place) / "tree"
         for number, name in enumerate(names, start=1):

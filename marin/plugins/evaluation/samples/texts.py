@@ -30,8 +30,8 @@ def sampled_texts(
     root: Root, run: str, read: MutableMapping[str, list[SampledText]] | None = None
 ) -> list[SampledText]:
     """What states of ``run`` said, in the order in which it was recorded: as its events say it, and nothing of it is proven. A
-    record that is not in the store, or is malformed, is left out: `marin verify` says so. ``read``: records by their digest, which are
-    not read again; those that are read are added."""
+    record that is not in the store, or is malformed, is left out: `marin verify` says so. ``read``: records by their
+    digest, which are not read again; those that are read are added."""
     return list(_texts(root.history(), root.store_to_read(), run, {} if read is None else read))
 
 

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from types import TracebackType
 
 from ledger.errors import LedgerError, Malformed, Refused
 from ledger.format.canonical import canonical_bytes, parse_canonical
@@ -83,9 +82,7 @@ class Projection(AbstractContextManager["Projection"]):
         schema = _SCHEMA + "".join(_INDEX.format(name=_field(name)) for name in indexed)
         self._file = FoldedDatabase(path, "the projection of events", schema, version=_VERSION, wait=_WAIT_SECONDS)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Unavailable
@@ -56,9 +55,7 @@ class LogClient(AbstractContextManager["LogClient"]):
             self.close()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, runtime_checkable
 
 from ledger.errors import LedgerError, Refused, StorageFailed, Unavailable, Unverified
@@ -234,9 +233,7 @@ class LogService(AbstractContextManager["LogService"]):
         self._door = Door(listener, self._lobby, self._serve)
         self._door.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

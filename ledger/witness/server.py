@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Protocol
 
 from ledger.errors import LedgerError, Malformed, NotFound, Unavailable
@@ -89,9 +88,7 @@ class WitnessServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lobby.close()
         self._uploading.close()
         self._server.shutdown()

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
@@ -99,9 +98,7 @@ class Catalog(AbstractContextManager["Catalog"]):
         except (sqlite3.Error, DoesNotFit) as error:
             raise self._file.failed(error) from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     # Questions

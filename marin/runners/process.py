@@ -11,7 +11,6 @@ import threading
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO
 
 from ledger import Unavailable
@@ -36,9 +35,7 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         self._running: dict[JobFuture, threading.Thread] = {}
         self._prepared: list[_Process] = []
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._mutex:
             waiting, self._waiting = self._waiting, []
             running = dict(self._running)

@@ -11,7 +11,6 @@ import threading
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 from marin.plugins.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
@@ -54,9 +53,7 @@ class RayJobs:
             self._exit = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._mutex:
             running = list(self._open)
         try:

@@ -64,13 +64,13 @@ def provenance(run: Run, step: StepView, origin: VerifierKey) -> Statement:
     """Where the output of one step comes from."""
     code = run.started.body.code
     dependencies = [
-        {"name": f"input {name}", "digest": _digest(digest)} for name, digest in sorted(step.inputs.items())
+        {"name": f"input {name}", "digest": digest_set(digest)} for name, digest in sorted(step.inputs.items())
     ]
-    dependencies += [{"name": "recipe", "digest": _digest(run.started.body.recipe_digest)}]
+    dependencies += [{"name": "recipe", "digest": digest_set(run.started.body.recipe_digest)}]
     if isinstance(steps := code.get("steps"), dict) and step.step in steps:
-        dependencies.append({"name": "code", "digest": _digest(steps[step.step])})
+        dependencies.append({"name": "code", "digest": digest_set(steps[step.step])})
     if lock := run.started.body.environment.get("lock"):
-        dependencies.append({"name": "locked dependencies", "digest": _digest(lock)})
+        dependencies.append({"name": "locked dependencies", "digest": digest_set(lock)})
     if commit := code.get("commit"):
         dependencies.append({"name": "source", "digest": {"gitCommit": str(commit)}})
     return Statement(
@@ -109,7 +109,7 @@ def test_result(run: Run, fact: Fact[ReplayCompleted], origin: VerifierKey) -> S
                 {
                     "name": f"run {run.run}",
                     "uri": _place(origin, run.started.index),
-                    "digest": _digest(run.started.body.recipe_digest),
+                    "digest": digest_set(run.started.body.recipe_digest),
                 },
                 {
                     "name": f"log checkpoint of size {checkpoint.get('size')}",
@@ -133,12 +133,13 @@ def test_result(run: Run, fact: Fact[ReplayCompleted], origin: VerifierKey) -> S
 def _subject(name: str, output: Output) -> Any:
     return ResourceDescriptor(
         name=name,
-        digest=_digest(output.digest),
+        digest=digest_set(output.digest),
         annotations={"kind": output.kind, "artifact": output.artifact, "size": str(output.size)},
     ).pb
 
 
-def _digest(text: str) -> dict[str, str]:
+def digest_set(text: str) -> dict[str, str]:
+    """A digest as in-toto has it: by its algorithm."""
     kind, _, value = text.partition(":")
     return {kind: value}
 

@@ -21,6 +21,7 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, Tampered, VerifierKey
 from marin.history.run import Run, StepView
+from marin.plugins.sharing.in_toto import digest_set
 from marin.record.attestation import PAYLOAD_TYPE
 
 LAYOUT, KEY = "root.layout", "log.pem"
@@ -129,16 +130,11 @@ def _link(name: str, step: StepView) -> dict[str, Any]:
         "_type": "link",
         "name": name,
         "command": [],
-        "materials": {source: _digest(digest) for source, digest in sorted(step.inputs.items())},
-        "products": {name: _digest(step.output.digest)},
+        "materials": {source: digest_set(digest) for source, digest in sorted(step.inputs.items())},
+        "products": {name: digest_set(step.output.digest)},
         "byproducts": {},
         "environment": {},
     }
-
-
-def _digest(text: str) -> dict[str, str]:
-    kind, _, value = text.partition(":")
-    return {kind: value}
 
 
 def _encoded(value: dict[str, Any]) -> bytes:

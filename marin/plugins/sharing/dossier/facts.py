@@ -65,6 +65,11 @@ class Subject:
     def __getitem__(self, name: str) -> Entry:
         return self.values[name]
 
+    @property
+    def title(self) -> Entry:
+        """The name of the model where its card states one, and the id of the run elsewhere."""
+        return self["model.name"] if self["model.name"].source == "stated" else self["run.id"]
+
     def named(self, before: str) -> Iterator[Entry]:
         """Those whose names begin with this, in order."""
         return (told for name, told in self.values.items() if name.startswith(before))

@@ -45,7 +45,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     head = metadata(subject)
     listed = list(fields(head, FILE, "/metadata"))
     lines = ["---", yaml_of(plain(head)).rstrip(), "---", ""]
-    title = in_markdown(str(_title(subject)))
+    title = in_markdown(str(subject.title))
     lines += [f"# {title}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
     for title, names in _SECTIONS:
         rows = [told for name in names for told in subject.named(name)]
@@ -59,10 +59,6 @@ _INTRODUCTION = (
     "Trained and recorded by Marin. A line from an event is proven to be in a signed log, and anyone who has the log can execute "
     "what it says again; a stated line is the provider's word."
 )
-
-
-def _title(subject: Subject) -> Entry:
-    return subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
 
 
 def _fact_row(told: Entry) -> str:

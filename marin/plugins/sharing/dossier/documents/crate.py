@@ -21,7 +21,7 @@ _PROFILES = (
 def crate(subject: Subject) -> dict[str, Any]:
     """The metadata of the crate, whose root is the dossier."""
     run, steps = subject.run, subject.run.steps
-    name = subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
+    name = subject.title
     licence = subject["model.licence"]
     outputs: dict[str, dict[str, Any]] = {}
     actions, tools, stages, controls = [], [], [], []

@@ -35,7 +35,7 @@ def bill(subject: Subject) -> dict[str, Any]:
             "component": {
                 "type": "machine-learning-model",
                 "bom-ref": "model",
-                "name": _name(subject),
+                "name": subject.title,
                 "version": model,
                 "supplier": {"name": subject["provider.name"]},
                 **_licences(subject["model.licence"]),
@@ -66,10 +66,6 @@ def bill(subject: Subject) -> dict[str, Any]:
         ],
         "formulation": [{"bom-ref": "formula", "workflows": [_workflow(subject)]}],
     }
-
-
-def _name(subject: Subject) -> Entry:
-    return subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
 
 
 def _licences(told: Entry) -> dict[str, Any]:

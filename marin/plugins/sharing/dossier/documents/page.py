@@ -31,7 +31,7 @@ def page(subject: Subject, files: Sequence[str]) -> bytes:
     told = list(subject.values.values())
     return render(
         "dossier.html.j2",
-        title=str(subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]),
+        title=str(subject.title),
         kind={"PASS": "good", "FAIL": "bad"}.get(verdict, "mid"),
         verdict=verdict,
         run=subject.run.run,

@@ -28,7 +28,7 @@ def spdx(subject: Subject) -> dict[str, Any]:
 
     # Nobody need have named the model; an SPDX package must have a name.
     files = subject.files.get("export", ())
-    name = subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
+    name = subject.title
     elements = [
         element("Organization", "provider", name=subject["provider.name"]),
         element(

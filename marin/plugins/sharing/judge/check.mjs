@@ -2519,27 +2519,40 @@ const unsigned = (value) => (value < 128 ? [value] : [(value & 127) | 128, ...un
 const signed = (value) => (value >= -64 && value < 64 ? [value & 127] : [(value & 127) | 128, ...signed(value >> 7)]);
 const counted = (items) => [...unsigned(items.length), ...items.flat()];
 
-/** A module of functions with one memory, all exported by their names. */
+/** A module of functions with one memory, all exported by their names: in one pass over the words of the text. */
 function assembled(text) {
   const words = text.match(/[()]|[^\s()]+/g);
   let at = 0;
-  const tree = () => {
-    const found = [];
-    for (; at < words.length && words[at] !== ")"; at++) found.push(words[at] === "(" ? (at++, tree()) : words[at]);
-    return found;
-  };
   const section = (number, items) => [number, ...counted(counted(items))];
-  const functions = tree().map(([, name, ...rest]) => {
-    const [params, results, locals] = ["param", "result", "local"].map((word) => rest.filter(([first]) => first === word));
-    const body = rest.slice(params.length + results.length + locals.length);
-    const types = (list) => counted(list.map((one) => TYPES[one.at(-1)]));
-    const names = [...params, ...locals].map(([, own]) => own);
-    return {
-      name: counted([...encoder.encode(name.slice(1))]),
-      type: [0x60, ...types(params), ...types(results)],
-      code: counted([...counted(locals.map((one) => [1, TYPES[one.at(-1)]])), ...body.flatMap((one) => instruction(one, names)), 0x0b]),
+  const functions = [];
+  while (at < words.length) {
+    const [name, names, types, code] = [words[at + 2], [], { param: [], result: [], local: [] }, []];
+    for (at += 3; words[at + 1] in types; at += 2) {
+      const kind = words[at + 1];
+      if (kind !== "result") names.push(words[++at + 1]);
+      types[kind].push(TYPES[words[(at += 2)]]);
+    }
+    /** An instruction after its operands; `labels`: of the loops around it, the inner first. */
+    const instruction = (labels) => {
+      const own = words[++at];
+      const said = [];
+      while (words[++at] !== "(" && words[at] !== ")") said.push(words[at]);
+      const loop = own === "loop";
+      const around = loop ? [said[0], ...labels] : labels;
+      if (loop) code.push(SCALARS.loop, 0x40);
+      for (; words[at] === "("; at++) instruction(around);
+      if (loop) code.push(0x0b);
+      else if (own in SCALARS) code.push(SCALARS[own], ...immediate(own, said, names, labels));
+      else code.push(0xfd, ...unsigned(VECTORS[own]), ...immediate(own, said, names, labels));
     };
-  });
+    for (; words[at] === "("; at++) instruction([]);
+    at += 1;
+    functions.push({
+      name: counted([...encoder.encode(name.slice(1))]),
+      type: [0x60, ...counted(types.param), ...counted(types.result)],
+      code: counted([...counted(types.local.map((type) => [1, type])), ...code, 0x0b]),
+    });
+  }
   return Uint8Array.from([
     ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
     ...section(1, functions.map(({ type }) => type)),
@@ -2550,25 +2563,19 @@ function assembled(text) {
   ]);
 }
 
-/** An instruction after its operands; `labels`: of the loops around it, the inner first. */
-function instruction([name, ...rest], names, labels = []) {
-  const said = rest.filter((one) => !Array.isArray(one));
-  const around = name === "loop" ? [said[0], ...labels] : labels;
-  const inner = rest.filter(Array.isArray).flatMap((one) => instruction(one, names, around));
-  if (name === "loop") return [SCALARS.loop, 0x40, ...inner, 0x0b];
+/** What follows the code of an instruction. */
+function immediate(name, said, names, labels) {
   const number = (kind) => [...new Uint8Array(kind.of(Number(said[0])).buffer)];
-  const immediate = {
-    "br_if": () => unsigned(labels.indexOf(said[0])),
-    "i32.const": () => signed(Number(said[0])),
-    "f32.const": () => number(Float32Array),
-    "f64.const": () => number(Float64Array),
-    "v128.const": () => said.slice(1).flatMap((one) => [...new Uint8Array(Int32Array.of(Number(one)).buffer)]),
-  }[name];
-  const code = name in SCALARS ? [SCALARS[name]] : [0xfd, ...unsigned(VECTORS[name])];
-  if (immediate) return [...inner, ...code, ...immediate()];
-  if (name.startsWith("local.")) return [...inner, ...code, ...unsigned(names.indexOf(said[0]))];
-  if (/\.(load|store)$/.test(name)) return [...inner, ...code, 0, ...unsigned(Number(said[0]?.replace("offset=", "") ?? 0))];
-  return [...inner, ...code, ...said.map(Number)]; // lanes
+  switch (name) {
+    case "br_if": return unsigned(labels.indexOf(said[0]));
+    case "local.get": case "local.set": case "local.tee": return unsigned(names.indexOf(said[0]));
+    case "i32.const": return signed(Number(said[0]));
+    case "f32.const": return number(Float32Array);
+    case "f64.const": return number(Float64Array);
+    case "v128.const": return said.slice(1).flatMap((one) => [...new Uint8Array(Int32Array.of(Number(one)).buffer)]);
+    case "v128.load": case "v128.store": case "f32.store": return [0, ...unsigned(Number(said[0]?.replace("offset=", "") ?? 0))];
+    default: return said.map(Number); // lanes
+  }
 }
 
 const get = (name) => `(local.get $${name})`;
@@ -2683,15 +2690,16 @@ ${block4("logistic", reciprocal4(add4(float4(1), get("y"))), set("x", sub4(float
     ${set("backs", `(i32.add ${get("backs")} ${bytes(16)})`)}
     ${onward("next", "at", bytes(16), "end")}))`;
 
-let kernels; // null where there are none
+let kernels = null; // until they are loaded, and where there are none
+let loading = null;
 
 /** The functions of KERNELS, with their memory. A browser without WebAssembly's vectors, or a page whose policy forbids it, has none. */
-async function loadKernels() {
-  if (kernels !== undefined) return;
-  kernels = null;
-  if (typeof WebAssembly === "undefined") return;
-  const { instance } = await WebAssembly.instantiate(assembled(KERNELS)).catch(() => ({}));
-  if (instance) kernels = instance.exports;
+function loadKernels() {
+  loading ??= typeof WebAssembly === "undefined" ? Promise.resolve() : WebAssembly.instantiate(assembled(KERNELS)).then(
+    ({ instance }) => (kernels = instance.exports),
+    () => {},
+  );
+  return loading;
 }
 
 function stridesOf(shape) {
@@ -3585,6 +3593,7 @@ export async function judge(source, { keys, witnesses = [], run = "", execute = 
   report.pages = { outcome: "not judged", lines: [UNDRAWN] };
   const found = new Findings();
   let log = null;
+  if (execute !== "none") loadKernels(); // while files are read
   await found.look("", async () => {
     log = await readLog(source, given, progress);
   });

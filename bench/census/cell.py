@@ -43,7 +43,11 @@ def key_of(training: Training, change: Change) -> str:
     text = file.read_text()
     beside = [other for other in sorted(file.parent.glob("*.py")) if f".{other.stem} import" in text]
     digests = {each.name: digest_bytes(each.read_bytes()) for each in (file, *beside)}
-    plain = {"change": asdict(applied(training, change)), "arguments": training.arguments, "variables": dict(training.variables)}
+    plain = {
+        "change": asdict(applied(training, change)),
+        "arguments": training.arguments,
+        "variables": dict(training.variables),
+    }
     return canonical_digest({"files": digests, **json.loads(json.dumps(plain))}).removeprefix("sha256:")[:16]
 
 
@@ -154,7 +158,7 @@ def record(
             digest = run.state(dict(np.load(file)))
             first = not differed and digest != states.get(number)
             differed = differed or first
-            if change is AS_IS or first or (differed and place == len(steps) - 1):
+            if change.name == AS_IS.name or first or (differed and place == len(steps) - 1):
                 shutil.copy(file, kept)
         if (folder / "evaluation.npz").exists():
             shutil.copy(folder / "evaluation.npz", kept)

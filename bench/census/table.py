@@ -25,10 +25,7 @@ class Training:
     without: Mapping[str, str] = field(default_factory=dict)
 
 
-OURS = {
-    "cut": "part of the recipe",
-    "evaluation": "not a part of the step",
-}
+OURS = {"cut": "part of the recipe", "evaluation": "not a part of the step"}
 ONCE = {"resumed": "nothing to stop: one call", "devices": "threads are its workers"}
 TRAININGS = (
     Training("levanter-llama", "jax/levanter_stock.py", "product", "jax", "jax", ("llama",)),

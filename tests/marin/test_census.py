@@ -108,6 +108,9 @@ def test_a_cell_that_stopped_or_is_short_is_no_equal_one(root: Root, tmp_path: P
     reference = recorded(root, trained(tmp_path / "as-it-is"))
     failed = recorded(root, trained(tmp_path / "failed"), reference, failure="ValueError: no")
     assert judge(root, reference, failed) == CellResult("fails", reason="ValueError: no")
+    again = recorded(root, trained(tmp_path / "again"), reference)
+    recorded(root, trained(tmp_path / "late"), reference, failure="OSError: the machine was busy")
+    assert all_recorded(root)["sklearn-mlp", "repeated", again.key] == again, "what is complete is not undone"
     short = recorded(root, trained(tmp_path / "short", steps=range(STEPS - 1)), reference)
     assert judge(root, reference, short).short() == "7: other steps"
 

@@ -2,6 +2,7 @@
 # XLA's count of floating-point operations has the body of a loop once: cost_analysis()["flops"] of twelve layers under jax.lax.scan is a twelfth of
 # that of the same layers written out, before and after compilation, though the number of turns stands in the program. What divides it by time
 # (utilization, in reports of models that stack their layers) is too small by the number of layers, and microbatches count once as well.
+# jax-ml/jax#18672 met it by way of Flax's remat_scan.
 #
 #   bash findings/xla-flops-of-a-scan.sh [VERSION]
 #

@@ -158,7 +158,7 @@ def record(
             digest = run.state(dict(np.load(file)))
             first = not differed and digest != states.get(number)
             differed = differed or first
-            if change is AS_IS or first or (differed and place == len(steps) - 1):
+            if change.name == AS_IS.name or first or (differed and place == len(steps) - 1):
                 shutil.copy(file, kept)
         if (folder / "evaluation.npz").exists():
             shutil.copy(folder / "evaluation.npz", kept)

@@ -16,13 +16,23 @@ BUILD = PROJECT / "build" / "census"
 PYTHON = {"torch": "3.11", "plain": "3.12"}
 CUDA = (
     "triton==3.7.1",
+    "cuda-bindings==13.5.0",
+    "cuda-pathfinder==1.9.1",
+    "nvidia-cublas==13.1.1.3",
+    "nvidia-cuda-cupti==13.0.85",
+    "nvidia-cuda-nvrtc==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
     "nvidia-cudnn-cu13==9.20.0.48",
+    "nvidia-cufft==12.0.0.61",
+    "nvidia-cufile==1.15.1.6",
+    "nvidia-curand==10.4.0.35",
+    "nvidia-cusolver==12.0.4.66",
+    "nvidia-cusparse==12.6.3.3",
     "nvidia-cusparselt-cu13==0.8.1",
     "nvidia-nccl-cu13==2.29.7",
+    "nvidia-nvjitlink==13.0.88",
     "nvidia-nvshmem-cu13==3.4.5",
-    "nvidia-cublas<=13.1.1.3",
-    "cuda-bindings<14",
-    "cuda-toolkit[cudart,cufft,cufile,cupti,curand,cusolver,cusparse,nvjitlink,nvrtc,nvtx]==13.0.2",
+    "nvidia-nvtx==13.0.85",
 )
 """What the wheel of an older torch in the index wants to be there, though nothing of it computes here."""
 EARLIER = {

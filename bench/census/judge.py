@@ -53,6 +53,10 @@ class CellResult:
             return f"{self.step}: other"
         return f"{self.step}: {self.there:.0e} → {self.last:.0e}{batch}"
 
+    def place(self) -> str:
+        """The first tensor that differs, in the order of the state, and how many do; empty where none does."""
+        return f"from `{self.tensor}` ({self.differing} of {self.of})" if self.differing else ""
+
 
 def judge(root: Root, reference: Recorded, cell: Recorded) -> CellResult:
     """The two runs side by side, by what the ledger and the store have of them."""

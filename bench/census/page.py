@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.census.cell import key_of
 from bench.census.changes import AS_IS, CHANGES
-from bench.census.judge import judge
+from bench.census.judge import CellResult, judge
 from bench.census.runs import Cells
 from bench.census.table import TRAININGS, Training
 from marin.record.root import Root
@@ -19,19 +19,20 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENT = PROJECT / "docs" / "census.md"
 PICTURE = PROJECT / "docs" / "images" / "census.svg"
 BEGIN, END = "<!-- census: begin -->", "<!-- census: end -->"
+PLACES, PLACED = "<!-- places: begin -->", "<!-- places: end -->"
 type Row = Mapping[str, str]
-"""What each cell says, by change."""
+"""What each cell says, or where it begins to differ, by change."""
 NOT_RUN = "not run"
 
 
-def judged(root: Root, known: Cells) -> dict[str, Row]:
-    """What every cell says that the root has."""
-    found: dict[str, Row] = {}
+def judged(root: Root, known: Cells) -> dict[str, dict[str, CellResult]]:
+    """Every cell that the root has."""
+    found: dict[str, dict[str, CellResult]] = {}
     for training in TRAININGS:
         reference = known.get((training.name, AS_IS.name, key_of(training, AS_IS)))
         cells = {change.name: known.get((training.name, change.name, key_of(training, change))) for change in CHANGES}
         found[training.name] = {
-            name: judge(root, reference, cell).short()
+            name: judge(root, reference, cell)
             for name, cell in cells.items()
             if reference is not None and cell is not None and name not in training.without
         }
@@ -46,6 +47,28 @@ def written(text: str) -> dict[str, Row]:
     if head[1:] != list(names):
         return {}
     return {row[0]: {names[title]: said for title, said in zip(head[1:], row[1:], strict=True) if said} for row in body}
+
+
+def located(text: str) -> dict[str, Row]:
+    """What the list of places of a document says."""
+    names = {change.title: change.name for change in CHANGES}
+    found: dict[str, Row] = {}
+    for line in re.findall(r"^- `([^`]+)`: (.*)$", text, re.MULTILINE):
+        parts = (part.partition(" from ") for part in line[1].split("; "))
+        found[line[0]] = {names[title]: f"from {place}" for title, _, place in parts}
+    return found
+
+
+def places(judged: Mapping[str, Mapping[str, CellResult]], before: Mapping[str, Row]) -> str:
+    """A line for each training some of whose tensors differ. Of a cell that the root does not have, what stood there before."""
+    lines = []
+    for training in TRAININGS:
+        new, old = judged.get(training.name, {}), before.get(training.name, {})
+        row = [(each.title, new[each.name].place() if each.name in new else old.get(each.name, "")) for each in CHANGES]
+        said = "; ".join(f"{title} {place}" for title, place in row if place)
+        if said:
+            lines.append(f"- `{training.name}`: {said}")
+    return "\n".join(lines)
 
 
 def merged(judged: Mapping[str, Row], before: Mapping[str, Row]) -> dict[str, Row]:
@@ -147,7 +170,11 @@ def reasons(trainings: Sequence[Training] = TRAININGS) -> str:
 def write(root: Root, known: Cells) -> None:
     """Put the table into the document, and the picture beside it. A cell that the root does not have stays as it is there."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    rows = merged(judged(root, known), written(text.partition(BEGIN)[2].partition(END)[0]))
+    results = judged(root, known)
+    said = {name: {change: cell.short() for change, cell in row.items()} for name, row in results.items()}
+    rows = merged(said, written(text.partition(BEGIN)[2].partition(END)[0]))
+    listed = places(results, located(text.partition(PLACES)[2].partition(PLACED)[0]))
+    text = re.sub(f"{PLACES}.*{PLACED}", lambda _: f"{PLACES}\n{listed}\n{PLACED}", text, flags=re.DOTALL)
     made = f"{BEGIN}\n{table(rows)}\n\n{counted(rows)}\n\nEmpty cells: {reasons()}.\n{END}"
     DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: made, text, flags=re.DOTALL), encoding="utf-8")
     PICTURE.write_text(picture(rows), encoding="utf-8")

@@ -94,12 +94,15 @@ def recorded(root: Root, run: str) -> Recorded:
 
 
 def all_recorded(root: Root) -> Cells:
-    """The newest run of each training, change and key that is complete or failed."""
-    found = {}
+    """The newest run of each training, change and key that is complete; where none is, the newest that failed."""
+    found: Cells = {}
     for run in load_all(root.history()):
         one = recorded_of(run)
-        if one is not None and one.status in ("completed", "failed"):
-            found[one.training, one.change, one.key] = one
+        if one is None or one.status not in ("completed", "failed"):
+            continue
+        cell = (one.training, one.change, one.key)
+        if one.status == "completed" or cell not in found or found[cell].status == "failed":
+            found[cell] = one
     return found
 
 

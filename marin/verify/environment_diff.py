@@ -77,6 +77,8 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
         present_lock = f"this is {here['lock']}" if here["lock"] != NO_LOCK else "there is none here"
         lines.append(f"environment: the run was made with lock {recorded.get('lock')}, {present_lock}")
     lines += [f"environment: {line}" for line in changed_versions(recorded.get("versions"), here["versions"])]
+    if record.run.is_loop:
+        lines += [f"environment: {line}" for line in changed_machine(recorded, here)]
     commit = str(body.code.get("commit") or "")
     return EnvironmentDiff(
         tuple(lines),
@@ -97,6 +99,24 @@ def changed_versions(recorded: object, here: Mapping[str, object]) -> list[str]:
         "versions",
     )
     return [*lines, *([f"not installed here: {', '.join(absent)}"] if absent else [])]
+
+
+def changed_machine(recorded: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
+    """A line for each property of the machine that changes the bits of other people's libraries (docs/census.md), and with the
+    first what may be done: cores, the processor and variables of threads. A pipeline's own steps are under a contract."""
+    lines = compare.differences(_machine(recorded), _machine(here))
+    advice = "; of most libraries this changes the bits (docs/census.md): `taskset -c` gives a number of cores"
+    return [f"{line}{'' if place else advice}" for place, line in enumerate(lines)]
+
+
+def _machine(environment: Mapping[str, object]) -> dict[str, object]:
+    parts = {name: value for name, value in environment.items() if isinstance(value, Mapping)}
+    threads = {name: value for name, value in parts.get("settings", {}).items() if str(name).endswith("_THREADS")}
+    return {
+        "cores": parts.get("cores", {}).get("available"),
+        "processor": parts.get("processor", {}).get("model"),
+        "settings": threads,
+    }
 
 
 def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], location: str, run: str) -> Verdict:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.census import page
-from bench.census.cell import error_of, key_of, record
+from bench.census.cell import applied, error_of, key_of, record
 from bench.census.changes import AS_IS, CHANGES
 from bench.census.journal import HALF, STEPS, Journal, Setting
 from bench.census.judge import CellResult, distance, judge
@@ -108,6 +108,9 @@ def test_a_cell_that_stopped_or_is_short_is_no_equal_one(root: Root, tmp_path: P
     reference = recorded(root, trained(tmp_path / "as-it-is"))
     failed = recorded(root, trained(tmp_path / "failed"), reference, failure="ValueError: no")
     assert judge(root, reference, failed) == CellResult("fails", reason="ValueError: no")
+    again = recorded(root, trained(tmp_path / "again"), reference)
+    recorded(root, trained(tmp_path / "late"), reference, failure="OSError: the machine was busy")
+    assert all_recorded(root)["sklearn-mlp", "repeated", again.key] == again, "what is complete is not undone"
     short = recorded(root, trained(tmp_path / "short", steps=range(STEPS - 1)), reference)
     assert judge(root, reference, short).short() == "7: other steps"
 
@@ -140,6 +143,22 @@ def test_each_cell_is_verified_and_a_changed_tensor_is_found(root: Root, tmp_pat
     assert "artifacts FAIL" in verify(root, cell) and verify(root, reference) == ""
 
 
+def test_the_training_as_it_is_keeps_all_its_tensors_and_a_change_two_steps(root: Root, tmp_path: Path) -> None:
+    reference = recorded(root, trained(tmp_path / "as-it-is"))
+    cell = recorded(root, trained(tmp_path / "other", other_rows), reference)
+    kept = {one.change: {each.path for each in root.store().manifest(one.tensors)} for one in (reference, cell)}
+    assert kept["as-it-is"] == {f"{step:03}.npz" for step in range(STEPS)} | {"evaluation.npz"}
+    assert kept["repeated"] == {f"{HALF:03}.npz", f"{STEPS - 1:03}.npz", "evaluation.npz"}
+    assert judge(root, reference, cell).place() == "from `weights` (1 of 2)"
+
+
+def test_a_training_may_have_more_devices_than_others() -> None:
+    devices = next(each for each in CHANGES if each.name == "devices")
+    numbers = {each.name: applied(each, devices).setting["devices"] for each in TRAININGS}
+    assert numbers["jax-data-parallel"] == 8 and numbers["nanogpt"] == devices.setting["devices"] == 2
+    assert all(applied(each, AS_IS) is AS_IS for each in TRAININGS)
+
+
 def test_distances_are_of_the_whole_state() -> None:
     one = {"a": np.array([3.0, 4.0]), "b": np.zeros(2)}
     assert distance(one, {"a": np.array([3.0, 4.0]), "b": np.array([0.0, 5.0])}) == 1.0
@@ -157,6 +176,8 @@ def test_the_table_of_the_page_is_kept_where_the_root_has_nothing() -> None:
     assert sum(len(row) for row in rows.values()) >= 140 and len(rows) >= 20
     assert all(len(row) >= 7 or WITHOUT[name] for name, row in rows.items())
     assert page.picture(rows) == page.PICTURE.read_text(encoding="utf-8")
+    listed = page.DOCUMENT.read_text(encoding="utf-8").partition(page.PLACES)[2].partition(page.PLACED)[0].strip()
+    assert page.places({}, page.located(listed)) == listed and listed.startswith("- `")
     new = page.merged({"lightgbm": {"repeated": "0: 1e-03 → 2e-03"}}, rows)
     assert new["lightgbm"] == {**rows["lightgbm"], "repeated": "0: 1e-03 → 2e-03"}
     assert {name: row for name, row in new.items() if name != "lightgbm"} == {

@@ -22,7 +22,7 @@ from marin.verify.derivation.attempts import unjudged
 from marin.verify.derivation.claims import derive, settled
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.environment_diff import EnvironmentDiff, changed_versions, excused
+from marin.verify.environment_diff import EnvironmentDiff, changed_machine, changed_versions, excused
 from marin.verify.verdict import Verdict
 from tests.marin.history.events import EventList
 
@@ -189,3 +189,18 @@ def test_packages_that_an_auditor_has_not_are_one_line() -> None:
     ]
     assert changed_versions(recorded, {"jax": "0.11.2", "ray": "2.60.0", "numpy": "2.4.0"}) == []
     assert changed_versions("nothing", {"numpy": "2.4.1"}) != []
+
+
+def test_a_loop_of_anyone_is_told_of_another_number_of_threads() -> None:
+    """What decides no bit of a pipeline's steps decides those of torch (docs/census.md)."""
+    recorded = {
+        "cores": {"machine": 8, "available": 2},
+        "processor": {"model": "Xeon"},
+        "settings": {"XLA_FLAGS": "-x"},
+    }
+    alone = {**recorded, "cores": {"machine": 8, "available": 1}, "settings": {"OMP_NUM_THREADS": "1"}}
+    cores, threads = changed_machine(recorded, alone)
+    assert cores.startswith("cores: recorded 2, here 1; ") and "taskset" in cores
+    assert threads == "settings.OMP_NUM_THREADS: recorded null, here 1"
+    assert changed_machine(recorded, recorded) == []
+    assert len(changed_machine({"cores": "two", "settings": [1]}, recorded)) == 2, "a record may hold anything"

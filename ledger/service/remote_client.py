@@ -140,12 +140,21 @@ class RemoteClient:
     def _refused(self, error: OSError) -> LedgerError:
         if not isinstance(error, ssl.SSLError):
             return self._gone(error)
+        reason = str(error.reason or error)[:120]
+        if "ALERT" in reason:  # the other side's word: what it thinks of the certificate that was shown
+            return Unverified(
+                "the log has not enrolled this key, or revoked it",
+                where=self._address,
+                expected="a key that `ledger key people` lists there",
+                found=f"the service refused this one ({reason})",
+                cure="let somebody enrol it (`ledger key enrol`, with its line)",
+            )
         return Unverified(
-            "the service of this log and this key do not know each other",
+            "the service at this address has another key",
             where=self._address,
-            expected="the key of the invitation there, and an enrolled one here",
-            found=str(error.reason or error)[:120],
-            cure="let somebody enrol this key (`ledger key enrol`, with its line); where the service has a new one, join again",
+            expected="the key of the invitation",
+            found=reason,
+            cure="ask for a new invitation and join again",
         )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marin.record.events import MetricsRecorded, Series
+from marin.record.gpus import Gpus
 
 SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
 ENERGY = "system/energy_joules"
@@ -63,6 +64,7 @@ class Meter:
     _wall: float = field(default_factory=time.perf_counter)
     _cpu: float = field(default_factory=time.process_time)
     _energy: EnergyCounters = field(default_factory=EnergyCounters)
+    _gpus: Gpus = field(default_factory=Gpus)
 
     def lap(self, steps: int, tokens: int) -> dict[str, float]:
         """What the machine did since the last lap, in which so many train steps with so many tokens were executed."""
@@ -77,6 +79,7 @@ class Meter:
             UTILISATION: 100 * busy / took / cores,
             "system/peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             **({ENERGY: joules} if joules is not None else {}),
+            **self._gpus.lap(),
         }
 
 

@@ -24,6 +24,8 @@ from marin.record.events import LEASES, LeaseRenewed, LeaseTaken, read
 
 TERM = timedelta(seconds=120)
 """How long a lease outlives its executor's last sign where nothing else is said (:mod:`marin.execution.leases.lease`)."""
+GPU_BUSY = "_utilization_percentage"
+"""How the names of GPUs' shares of time end (:mod:`marin.record.gpus`)."""
 QUIET = timedelta(minutes=10)
 """After so long without a sign a list says since when, where no lease tells more."""
 
@@ -105,6 +107,8 @@ def _in_words(machine: Mapping[str, float]) -> list[str]:
         said.append(f"processor {load:.0f}%")
     if (memory := machine.get("peak_memory_megabytes")) is not None:
         said.append(f"memory {human_size(memory * 1e6)} at most")
+    if gpus := [value for name, value in machine.items() if name.startswith("gpu_") and name.endswith(GPU_BUSY)]:
+        said.append(f"{'GPU' if len(gpus) == 1 else f'{len(gpus)} GPUs'} {sum(gpus) / len(gpus):.0f}%")
     return said
 
 

@@ -67,7 +67,7 @@ class Joined:
 
         Raises:
             Unavailable: there is no key, or the service cannot be reached.
-            Unverified: the two keys do not know each other.
+            Unverified: the service does not take this key, or has another one than the invitation says.
             Refused: another log is served there.
         """
         host, port = split_address(self.address)

@@ -40,6 +40,8 @@ def lap(step: int, speed: float, pace: float) -> events.MetricsRecorded:
         ("system/tokens_per_second", speed),
         ("system/seconds_per_step", pace),
         ("system/cpu_utilization_percentage", 50.0),
+        ("system/gpu_0_utilization_percentage", 80.0),
+        ("system/gpu_1_utilization_percentage", 60.0),
     ]
     return events.MetricsRecorded(
         run=RUN,
@@ -137,6 +139,7 @@ def test_ls_show_and_watch_say_it(marin: Marin, training: str) -> None:
     assert "train loss" in head and "6.5000" in row and row.endswith("no sign since 11-01 12:00"), "long ago by now"
     shown = marin("show", RUN).out
     assert "open, no sign since 2026-11-01 12:00:30 UTC" in shown and "train step  4 of 12" in shown
+    assert "processor 50%" in shown and "2 GPUs 70%" in shown
     assert marin("show", RUN, "--json").json["underway"]["train_step"] == 4
     append(stream_of(RUN), 50, events.StepFailed(run=RUN, step="train", identity=IDENTITY, error="no memory"))
     watched = marin("watch", RUN)

@@ -134,10 +134,14 @@ def check_experts(recipe: Any, where: str) -> None:
                 where=f"{where}: model.{name}",
                 expected=expected,
                 found="null" if value is None else str(value),
-                cure="compose the section from conf/model/moe-nano.yaml, with profile=exact"
-                if model.sparse or name in OF_MIXTURES
-                else f"train with profile=exact, or leave model.{name} out",
+                cure=_cure(model, name),
             )
+
+
+def _cure(model: Model, name: str) -> str:
+    if model.sparse or name in OF_MIXTURES:
+        return "compose the section from conf/model/moe-nano.yaml, with profile=exact"
+    return "train with profile=exact" if name == "architecture" else f"leave model.{name} out"
 
 
 def check_head(model: Model, where: str) -> None:
@@ -150,7 +154,7 @@ def check_head(model: Model, where: str) -> None:
         raise UsageError(
             "heads of a size that the architecture does not have",
             where=f"{where}: model.head_dim",
-            expected=f"null: of a {model.architecture} it is hidden_dim / num_heads",
+            expected=f"null: of {model.architecture} it is hidden_dim / num_heads",
             found=str(model.head_dim),
             cure="leave it out, or take another model.architecture",
         )

@@ -127,7 +127,7 @@ PASSES = (
 """Passes of the compiler that change a program of exact arithmetic (by `--xla_dump_hlo_pass_re=.*`) and that it can do
 without."""
 QUICKLY = "--xla_backend_optimization_level=0"
-"""How programs of exact arithmetic are compiled where time is short: nearly all of a cell's time is LLVM's."""
+"""How programs of exact arithmetic are compiled where time is short: compiling them is nearly all of a cell's time."""
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX512")
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
@@ -661,7 +661,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--quickly",
         action="store_true",
-        help=f"compile exact arithmetic with {QUICKLY}: a sixth of the time, and no other bits",
+        help=f"compile exact arithmetic with {QUICKLY}: sooner, and with no other bits",
     )
     parser.add_argument("--fresh", action="store_true", help="compile every program in every row")
     parser.add_argument("--write", action="store_true", help="write the table into docs/determinism.md")

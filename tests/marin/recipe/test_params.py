@@ -94,7 +94,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         (
             "name: adamw",
             "name: sgd",
-            r"params.yaml: optimizer.name.*one of adafactor, adamh, adamw, lion, muon.*, found 'sgd'",
+            r"params.yaml: optimizer.name.*one of adafactor, adamh, adamw, cautious, lion, mini, muon.*, found 'sgd'",
         ),
         (
             "generator: threefry2x32-partitionable",

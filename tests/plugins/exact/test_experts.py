@@ -267,7 +267,7 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
     refused(r"model.num_experts_per_tok: expected how many experts a token gets", num_experts_per_tok=None)
     refused(r"model.router_z_loss_coef: expected null, or architecture=mixtral", architecture="qwen3_moe")
     refused(r"model.num_experts: expected null, or architecture=mixtral or .*qwen3_moe, found 4", architecture="llama")
-    refused(r"model.head_dim: expected null: of a mixtral", head_dim=4)
+    refused(r"model.head_dim: expected null: of mixtral", head_dim=4)
     refused(r"model.architecture: expected a dense one: under portable-cpu", arithmetic=PORTABLE)
     refused(r"model.architecture: expected a dense one, where lora is trained", lora=Lora())
 

@@ -142,8 +142,10 @@ def one_step(recipe: Recipe, vocabulary: int) -> list[bytes]:
         {"architecture": "gpt2", "intermediate_dim": 64, "tie_word_embeddings": True},
         {"architecture": "qwen3", "num_heads": 2, "num_kv_heads": 1, "rope_theta": 1e6},
         {"rope": "llama3", "rope_factor": 32.0},
+        {"architecture": "mistral", "num_heads": 2, "num_kv_heads": 1},
+        {"architecture": "olmo2", "num_heads": 2, "num_kv_heads": 1},
     ],
-    ids=["tied", "grouped heads", "gpt2", "qwen3", "llama 3"],
+    ids=["tied", "grouped heads", "gpt2", "qwen3", "llama 3", "mistral", "olmo2"],
 )
 def test_other_shapes_of_models_are_those_of_the_reference_too(
     recipe: Recipe, worker: ModuleType, changes: dict[str, Any]

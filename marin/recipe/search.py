@@ -27,7 +27,6 @@ import msgspec
 
 from ledger import canonical_digest
 from marin.errors import MissingEvidence, UsageError
-from marin.process.cache import use_font_cache
 from marin.recipe.composition import SPELT, override_of
 from marin.recipe.section import Name
 
@@ -76,7 +75,6 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found="no such package",
             cure="install the extra `train`",
         )
-    use_font_cache()  # Optuna imports matplotlib
     # Hydra's own words configure the sweeper, words with several values span the space, and the rest holds for every trial.
     settings = tuple(word.lstrip("+") for word in arguments if word.lstrip("+").startswith(("hydra/", "hydra.")))
     others = [word for word in arguments if word.lstrip("+") not in settings]

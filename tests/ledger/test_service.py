@@ -81,7 +81,7 @@ def assert_left(stranger: socket.socket):
 def greeted(endpoint: Path) -> Iterator[tuple[socket.socket, FrameSocket]]:
     """A connection that the service knows: the socket, and its frames. A client may send on it what `LogClient` never would."""
     content = json.loads(endpoint.read_text())
-    with socket.create_connection(("127.0.0.1", content["port"]), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", content["port"]), timeout=600) as connection:
         frames = FrameSocket(connection)
         frames.send(encode_member("token", content["token"]))
         assert decode_text(received(frames), "origin") == "log.example/test"
@@ -419,7 +419,7 @@ def test_requests_wait_for_room():
         assert thread.is_alive()
 
     def assert_enters(thread: threading.Thread):
-        thread.join(timeout=60)
+        thread.join(timeout=600)
         assert not thread.is_alive()
 
     assert_enters(entering(25))  # larger than all of it: alone

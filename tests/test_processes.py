@@ -1,13 +1,16 @@
-"""`pytest --processes N` runs every test once, says of each what pytest says, and survives a test that kills its process."""
+"""`pytest --processes N` runs every test once, says of each what pytest says, and survives a test that kills its process. No
+test waits for less than a busy machine takes."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -147,3 +150,37 @@ def test_programs_are_forked_beside_each_other_and_end_as_they_say(tmp_path: Pat
         with socket.socket(socket.AF_UNIX) as leaves:
             leaves.connect(str(warm.address))
         assert run("print(1)").stdout == "1\n", "the next ones are forked all the same"
+
+
+WAITS = {"join", "wait", "acquire", "select", "communicate", "settimeout", "poll"}
+LIMIT = re.compile(rf"timeout ?= ?\d|\.(?:{'|'.join(sorted(WAITS))})\(\d")
+OWN_TIME = {
+    "foreign/programs.py": "a server that does not answer yet is asked again",
+    "ledger/test_remote.py": "a service that says nothing",
+    "services/remote/http_faults.py": "an answer that hangs",
+}
+"""What a test waits for no longer than so, though it comes no more."""
+
+
+def short_waits(source: str) -> Iterator[str]:
+    """Seconds for which something is waited that is to come: from five on they are no look at what is there, and below three
+    hundred a machine with much else to do has not imported jax."""
+    for node in ast.walk(ast.parse(source)) if LIMIT.search(source) else ():
+        if isinstance(node, ast.Call):
+            limits = [named.value for named in node.keywords if named.arg == "timeout"]
+            if isinstance(node.func, ast.Attribute) and node.func.attr in WAITS and len(node.args) == 1:
+                limits += node.args
+            for limit in limits:
+                if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float) and 5 <= limit.value < 300:
+                    yield f"{limit.lineno}: {limit.value}"
+
+
+def test_nothing_is_waited_for_by_the_clock_of_an_idle_machine() -> None:
+    names = {file.relative_to(TESTS).as_posix(): file for file in sorted(TESTS.rglob("*.py"))}
+    found = {name: [*short_waits(file.read_text("utf-8"))] for name, file in names.items()}
+    assert {name: waits for name, waits in found.items() if waits and name not in OWN_TIME} == {}
+    assert all(found[name] for name in OWN_TIME)
+    assert [*short_waits("a.wait(60)\nb.join(0.2)\nrun(c, timeout=600)\nrun(c, timeout=299)\n','.join('a')")] == [
+        "1: 60",
+        "4: 299",
+    ]

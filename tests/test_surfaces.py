@@ -90,7 +90,7 @@ def ask(
             )
             @given(case=operation.as_strategy(generation_mode=mode))
             def one(case: Case) -> None:
-                answer = case.call(base_url=address, allow_redirects=False, timeout=30, **sent)
+                answer = case.call(base_url=address, allow_redirects=False, timeout=600, **sent)
                 case.validate_response(answer, checks=CHECKS)
                 judge(case, answer)
                 came[f"{case.method} {answer.status_code}"] += 1
@@ -189,16 +189,16 @@ def test_every_other_method_of_the_witness_is_405_and_names_the_right_one(witnes
     for path, operations in WITNESS["paths"].items():
         allowed = {name.upper() for name in operations}
         for method in METHODS - allowed:
-            answer = requests.request(method, address + path.format(origin=origin), timeout=30)
+            answer = requests.request(method, address + path.format(origin=origin), timeout=600)
             assert (answer.status_code, answer.headers["Allow"]) == (405, ", ".join(allowed)), (method, path)
-    newest = requests.get(f"{address}/{origin}/checkpoint", timeout=30)
+    newest = requests.get(f"{address}/{origin}/checkpoint", timeout=600)
     assert newest.status_code == 200 and newest.text.startswith("example.org/log\n3\n")
     documented = WITNESS["paths"]["/add-checkpoint"]["post"]["responses"]
     for headers, data, status in (({"Content-Length": "9999999"}, None, 413), ({}, iter([b"old 0\n"]), 411)):
         prepared = requests.Request("POST", f"{address}/add-checkpoint", headers=headers, data=data).prepare()
         prepared.headers.update(headers)
         with requests.Session() as session:
-            assert session.send(prepared, timeout=30).status_code == status and str(status) in documented
+            assert session.send(prepared, timeout=600).status_code == status and str(status) in documented
 
 
 # -- the mirror ---------------------------------------------------------------------------------------------------

@@ -29,6 +29,13 @@ def own_folder(*names: str) -> Path:
     return folder
 
 
+def use_font_cache() -> None:
+    """matplotlib's list of fonts lies here and not among the user's settings, and is made without a word of the library's among
+    ours. Called before matplotlib is imported."""
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_folder() / "matplotlib"))
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+
+
 def compilation_cache() -> Path:
     """Compiled XLA programs. It is code, so it is never shared through a root: only this user's processes write it.
 

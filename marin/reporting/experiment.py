@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from marin.graph.execution.guard import unconfined
-from marin.process.cache import cache_folder
+from marin.process.cache import use_font_cache
 from marin.reporting.template import render
 
 Cell = str | int | float
@@ -89,9 +88,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 def draw(plot: Plot) -> bytes:
     """The plot as a PNG without clock, version or display in it."""
-    os.environ.setdefault(
-        "MPLCONFIGDIR", str(cache_folder() / "matplotlib")
-    )  # else it makes a folder in the user's settings
+    use_font_cache()
     with unconfined():  # the first import on a machine lists its fonts, by a program
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

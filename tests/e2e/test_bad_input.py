@@ -43,7 +43,7 @@ def marin(folder: Path, warm: Callable[[], Warm]) -> Marin:
     }
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return warm().run(MARIN, ("-q", *arguments), cwd=folder, environment=environment, timeout=120)
+        return warm().run(MARIN, ("-q", *arguments), cwd=folder, environment=environment, timeout=600)
 
     made = call("init", "--origin", "marin.test/bad")
     assert made.returncode == 0, made.stderr

@@ -64,7 +64,7 @@ def in_namespace(folder: Path, program: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 

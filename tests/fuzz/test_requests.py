@@ -40,7 +40,7 @@ def exchanged(port: int, data: bytes) -> tuple[bytes, bool]:
     """What comes back until the other side ends the connection, and whether it is whole: of a connection that is reset,
     because not all that was sent is read, a part of the answer may be lost."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
         try:
             connection.sendall(data)
             with suppress(OSError):  # ended by the other side already

@@ -25,10 +25,10 @@ import pytest
 from marin.history.projection.identity import Ids
 from marin.record.root import Root
 
-START_SECONDS = 120.0
+START_SECONDS = 600.0
 MANY = 50_000
 """Train steps of a long run: 100,000 points, loss and tokens."""
-STOP_SECONDS = 30.0
+STOP_SECONDS = 600.0
 
 
 def helper(name: str) -> ModuleType:
@@ -70,14 +70,14 @@ class Served:
     @cached_property
     def room(self) -> str:
         """Where a browser is led that opens the printed address."""
-        asked = http.client.HTTPConnection(urllib.parse.urlsplit(self.address).netloc, timeout=60)
+        asked = http.client.HTTPConnection(urllib.parse.urlsplit(self.address).netloc, timeout=600)
         with contextlib.closing(asked):
             asked.request("GET", f"/?token={self.token}")
             return self.address + asked.getresponse().headers["location"].rstrip("/")
 
     def open(self, path: str, data: bytes | None = None) -> Any:
         headers = {"content-type": "application/json", "authorization": f"Bearer {self.token}"}
-        return urllib.request.urlopen(urllib.request.Request(self.address + path, data, headers), timeout=60)
+        return urllib.request.urlopen(urllib.request.Request(self.address + path, data, headers), timeout=600)
 
     def ask(self, path: str, body: object = None) -> Any:
         with self.open(path, None if body is None else json.dumps(body).encode()) as answer:
@@ -87,7 +87,7 @@ class Served:
         """The status of a request that is as given, without the token."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(self.address + path, data, named), timeout=60)
+            urllib.request.urlopen(urllib.request.Request(self.address + path, data, named), timeout=600)
         refused.value.close()
         return refused.value.code
 

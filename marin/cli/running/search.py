@@ -71,9 +71,11 @@ def planned_trial(overrides: Sequence[str], metric: str) -> tuple[Plan, Words]:
 
 def _search_plan(overrides: Sequence[str], metric: str) -> Plan:
     from marin.pipeline.metrics import check_metric
+    from marin.process.cache import use_font_cache
     from marin.recipe.search import plan
 
     check_metric(metric)
+    use_font_cache()  # Optuna imports matplotlib
     return plan(overrides, metric)
 
 

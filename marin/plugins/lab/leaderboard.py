@@ -21,6 +21,7 @@ from marin.history.run import Fact
 from marin.history.runs import History
 from marin.plugins.lab.kinds import SpeedrunEntered
 from marin.plugins.lab.speedrun import Rules, Withdrawn, board, cost, tracks
+from marin.process.cache import use_font_cache
 from marin.recipe.schema import unplain
 from marin.reporting.folder import Page, software
 from marin.reporting.template import render
@@ -167,6 +168,7 @@ def _points(found: Entries, axis: str) -> list[tuple[float, float]]:
 
 def picture(rules: Rules, found: Entries, axis: str) -> bytes:
     """All entries as dots, the best score over the cost by ``axis`` as a line; SVG, the same bytes for the same entries."""
+    use_font_cache()
     import matplotlib  # a second; only where a plot is drawn
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

@@ -16,6 +16,7 @@ from typing import Any
 from marin.history.projection.identity import Ids
 from marin.plugins.lab.analysis import Findings, conclusion, spent
 from marin.plugins.lab.statistics import Comparison, Summary
+from marin.process.cache import use_font_cache
 from marin.reporting.template import in_markdown, render
 
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
@@ -177,6 +178,7 @@ def _notes(findings: Findings) -> list[str]:
 
 def plot(findings: Findings) -> bytes:
     """The primary metric as SVG: a dot for every run, seeds joined across arms, mean and standard deviation beside."""
+    use_font_cache()
     import matplotlib  # a second; only where a plot is drawn
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

@@ -6,9 +6,7 @@ import io
 import math
 from collections.abc import Mapping
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from marin.process.cache import use_font_cache
 from marin.process.text import visible
 
 INK, LINE, MARK = "#24292f", "#0969da", "#cf222e"
@@ -18,6 +16,10 @@ WIDTH_INCHES, HEIGHT_INCHES, DPI = 8.0, 4.5, 100
 def loss_curve(losses: Mapping[int, float], *, title: str, validation: float | None = None, seams: list[int]) -> bytes:
     """Loss by train step. ``seams`` are the steps at which the whole state was recorded; values that are not finite are
     marked on the axis instead of being left out in silence."""
+    use_font_cache()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=DPI, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()

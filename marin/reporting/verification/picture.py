@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from marin.process.cache import cache_folder
+from marin.process.cache import use_font_cache
 from marin.process.text import visible
 
-os.environ.setdefault(
-    "MPLCONFIGDIR", str(cache_folder() / "matplotlib")
-)  # else it makes a folder in the user's settings
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyBboxPatch
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 1200, 630, 100
 INK, SOFT, GROUND, CARD, LINE = "#1f2328", "#59636e", "#ffffff", "#f6f8fa", "#d1d9e0"
@@ -42,6 +37,10 @@ def picture(
 ) -> bytes:
     """The PNG. ``kind`` is good, mid or bad; ``says`` the sentence of the seal; ``lines`` say by whom and when, what a card
     of the page says; ``verdicts`` are names and words."""
+    use_font_cache()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor=GROUND)
     canvas = FigureCanvasAgg(figure)
     page: Any = figure.add_axes((0, 0, 1, 1))
@@ -49,7 +48,7 @@ def picture(
     page.set_ylim(HEIGHT, 0)
     page.axis("off")
     colour = COLOURS[kind]
-    _frame(page, colour)
+    _box(page, (36, 36), WIDTH - 72, HEIGHT - 72, 24, fc=CARD, ec=colour, lw=4)
     _mark(page, kind, 132, 128, 52)
     _write_line(page, 216, 104, says, 30, colour, weight="bold")
     _write_line(page, 216, 154, name, 19, INK, weight="bold")
@@ -65,15 +64,15 @@ def picture(
     return data.getvalue()
 
 
-def _frame(page: Any, colour: str) -> None:
-    page.add_patch(
-        FancyBboxPatch(
-            (36, 36), WIDTH - 72, HEIGHT - 72, boxstyle="round,pad=0,rounding_size=24", fc=CARD, ec=colour, lw=4
-        )
-    )
+def _box(page: Any, place: tuple[float, float], wide: float, high: float, corner: int, **style: Any) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    page.add_patch(FancyBboxPatch(place, wide, high, boxstyle=f"round,pad=0,rounding_size={corner}", **style))
 
 
 def _mark(page: Any, kind: str, x: float, y: float, radius: float) -> None:
+    from matplotlib.patches import Circle
+
     page.add_patch(Circle((x, y), radius, fill=False, ec=COLOURS[kind], lw=6))
     page.plot(
         [x + radius * a for a, _ in MARKS[kind]],
@@ -94,9 +93,7 @@ def _write_line(page: Any, x: float, y: float, text: str, size: float, colour: s
 def _chip(page: Any, x: float, y: float, name: str, word: str) -> float:
     kind = {"PASS": "good", "FAIL": "bad"}.get(word, "mid")
     wide = 11.5 * len(name) + 14.0 * len(word) + 46
-    page.add_patch(
-        FancyBboxPatch((x, y - 20), wide, 40, boxstyle="round,pad=0,rounding_size=20", fc=GROUND, ec=LINE, lw=1.5)
-    )
+    _box(page, (x, y - 20), wide, 40, 20, fc=GROUND, ec=LINE, lw=1.5)
     page.text(x + 18, y, name, fontsize=13, color=INK, va="center", parse_math=False)
     page.text(
         x + wide - 18,

@@ -29,10 +29,10 @@ def served(project: Project, what: str, **environment: str) -> tuple[bytes, str]
     ) as server:
         assert server.stdout is not None
         address = server.stdout.readline().strip()
-        answer = httpx.post(f"{address}/completions", json=ASKED, timeout=60)
+        answer = httpx.post(f"{address}/completions", json=ASKED, timeout=600)
         assert answer.status_code == 200, answer.text
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+        assert server.wait(600) == 0
         return answer.content, server.stdout.read()
 
 

@@ -84,7 +84,7 @@ def called(project: Any, command: str) -> tuple[list[str], list[str]]:
         done = project.marin(*shlex.split(ours[1]))
         shell, given, progress = f"cat {ours[2]} {ours[3]}" if ours[2] else "cat", done.stdout, done.stderr
     done = subprocess.run(
-        ["bash", "-c", shell], cwd=project.folder, input=given, capture_output=True, text=True, timeout=60
+        ["bash", "-c", shell], cwd=project.folder, input=given, capture_output=True, text=True, timeout=600
     )
     return done.stdout.splitlines(), [*progress.splitlines(), *done.stderr.splitlines()]
 

@@ -212,7 +212,7 @@ def test_without_a_root_there_is_one_line(tmp_path: Path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 3
@@ -464,7 +464,7 @@ print(run.info.run_id)
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     run = done.stdout.split()[-1]

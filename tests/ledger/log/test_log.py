@@ -192,7 +192,7 @@ def test_a_writer_waits_for_the_lock(tmp_path, signer):
     first.append(drafts(1))
     assert not opened.is_set()
     first.close()
-    thread.join(60)
+    thread.join(600)
     assert opened.is_set()
     assert bodies(storage, signer) == [0, 1]
 

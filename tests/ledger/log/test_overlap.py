@@ -27,7 +27,7 @@ class Gate(MemoryStorage):
     def write_at(self, name, offset, data):
         if self.closed:
             self.reached.release()
-            assert self.go.acquire(timeout=60)
+            assert self.go.acquire(timeout=600)
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise StorageFailed("no space")
@@ -67,7 +67,7 @@ def test_events_are_placed_while_others_are_being_synced(gate, signer):
     with Log.open(gate, signer) as log:
         gate.closed = True
         thread, found = started(lambda: log.append(drafts(0, 1)))
-        assert gate.reached.acquire(timeout=60)
+        assert gate.reached.acquire(timeout=600)
         written = gate.written
         behind = [
             log.enter([drafts(2)]),
@@ -96,7 +96,7 @@ def test_what_was_placed_behind_a_commit_that_failed_is_handed_in_again(gate, si
         log.append(drafts(0))
         gate.closed = True
         thread, found = started(lambda: log.append(drafts(1)))
-        assert gate.reached.acquire(timeout=60)
+        assert gate.reached.acquire(timeout=600)
         behind = log.enter([drafts(2), drafts(1)])
         gate.closed, gate.fails = False, fails
         gate.go.release()
@@ -115,7 +115,7 @@ def test_publishing_and_closing_wait_for_the_sync(gate, signer):
     log = Log.open(gate, signer)
     gate.closed = True
     appending, found = started(lambda: log.append(drafts(0)))
-    assert gate.reached.acquire(timeout=60)
+    assert gate.reached.acquire(timeout=600)
     closing, closed = started(log.close)
     gate.closed = False
     gate.go.release()
@@ -139,15 +139,15 @@ def test_publishing_has_its_turn_however_many_append(gate, signer, monkeypatch):
     with Log.open(gate, signer) as log:
         gate.closed = True
         first, _ = started(lambda: log.append(drafts(0)))
-        assert gate.reached.acquire(timeout=60)
+        assert gate.reached.acquire(timeout=600)
         second, _ = started(lambda: log.append(drafts(1)))
         publishing, published = started(log.publish)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while publishing not in waiters:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         gate.go.release()
-        publishing.join(timeout=60)  # though the second is held up in its sync
+        publishing.join(timeout=600)  # though the second is held up in its sync
         assert published == [None]
         assert LogReader(gate, [signer.verifier]).published().size == 1
         gate.closed = False

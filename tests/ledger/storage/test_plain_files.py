@@ -76,7 +76,7 @@ def within_seconds(call: Callable[[], object]) -> object:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(600)
     assert found, "it waits"
     return found[0]
 

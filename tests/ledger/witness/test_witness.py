@@ -295,7 +295,7 @@ def test_it_stops_while_requests_hang(witness):
             crowd = stack.enter_context(guests(server, 5))
             crowd[0].sendall(b"POST ")
         for guest in crowd:  # each is sent away: none of them left, and nobody's time is over
-            guest.settimeout(10)
+            guest.settimeout(600)
             assert all_of(guest) == b""
 
 
@@ -438,4 +438,4 @@ def test_a_witness_that_drips_has_one_deadline(log, signer, beginning):
     with dripping(beginning) as (address, gone):
         with pytest.raises(Unavailable, match=r"took too long|timed out"):
             ask_witness(address, reader.note(), reader.consistency_proof, [ONE.verifier], seconds=0.3)
-        assert gone.wait(30), "the connection was closed"
+        assert gone.wait(600), "the connection was closed"

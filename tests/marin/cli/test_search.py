@@ -37,7 +37,7 @@ WORDS = (
 @pytest.mark.long
 def test_optunas_own_words_are_not_the_users(tmp_path: Path) -> None:
     """In a process that has not imported it yet: what it says of a study would stand among Marin's own lines."""
-    asked = f"from marin.recipe.search import plan; plan({WORDS!r}, {METRIC!r})"
+    asked = f"from marin.cli.running.search import planned_trial; planned_trial({WORDS!r}, {METRIC!r})"
     done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -41,7 +41,7 @@ def meeting(tiny: ModuleType, project: Path) -> tuple[Stage, threading.Barrier]:
     barrier = threading.Barrier(2)
 
     def meet(task: Task) -> StepResult:
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=600)
         (task.out / "seed.txt").write_text(str(task.recipe.seed), encoding="utf-8")
         return StepResult(kind="seed", metrics={"seed": float(task.recipe.seed or 0)})
 
@@ -112,7 +112,7 @@ def test_of_two_that_begin_a_run_at_once_all_is_completed(
 
     def append(self: Root, drafts: list[Draft]) -> object:
         if drafts[0].type == events.RUN_STARTED and not passed.is_set():
-            together.wait(timeout=60)
+            together.wait(timeout=600)
         return real(self, drafts)
 
     def run(self: executor._Stage, history: History, *, completed: bool) -> Run | None:

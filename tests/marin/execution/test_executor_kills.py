@@ -31,7 +31,7 @@ def call(mode: str, name: str, project: Path, *rest: str) -> subprocess.Complete
         [sys.executable, str(TINY), mode, name, str(project), *rest],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
@@ -115,7 +115,7 @@ def test_a_signal_is_recorded_and_the_next_call_goes_on(
     tiny.run("words", project)
     with waiting(project) as process:
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
     last = errors.strip().splitlines()[-1]
     assert last == f"interrupted: step upper: found {number.name}; run the same command again: it goes on from here"
@@ -136,7 +136,7 @@ def test_a_signal_between_two_steps_leaves_no_open_run(tiny: ModuleType, project
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
     last = errors.strip().splitlines()[-1]
     assert (
@@ -181,7 +181,7 @@ def test_a_second_process_waits_for_the_first_and_finds_its_result(tiny: ModuleT
         assert line.startswith("upper is being executed by executor ")
         assert second.poll() is None
         first.kill()  # its lock goes with it, and the second one executes
-        output, errors = second.communicate(timeout=60)
+        output, errors = second.communicate(timeout=600)
     assert output.split()[::2] == ["done", "executed"], errors
 
 

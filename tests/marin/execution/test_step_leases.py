@@ -105,7 +105,7 @@ def said(process: subprocess.Popen[str], what: str) -> str:
 
 
 def ended(process: subprocess.Popen[str], told: str = "") -> tuple[str, str]:
-    out, err = process.communicate(told, timeout=60)
+    out, err = process.communicate(told, timeout=600)
     assert process.returncode == 0, err
     return out, err
 
@@ -592,19 +592,19 @@ def test_what_is_taken_while_the_keeper_looks_is_not_taken_for_lost(
         named = real(self, root)
         if threading.current_thread().name.startswith("leases of"):
             looked.set()
-            assert go_on.wait(60)
+            assert go_on.wait(600)
         return named
 
     monkeypatch.setattr(Leases, "catch_up", catch_up)
     held = HeldLeases(root, Claimant("mine", timedelta(seconds=0.3)))
     held.catch_up()
     assert held.take({first: "first"})
-    assert looked.wait(60)
+    assert looked.wait(600)
     assert held.take({second: "second"})
     assert held.end([first]) is not None
     assert held.take({first: "first"})
     go_on.set()
-    deadline = utc_now() + timedelta(seconds=60)
+    deadline = utc_now() + timedelta(seconds=600)
     while not recorded(root)[events.LEASE_RENEWED]:
         assert utc_now() < deadline, "nobody renews them"
     held.stop()

@@ -1,16 +1,20 @@
-"""Who compiles: one process at a time what has one name."""
+"""Who compiles: one process at a time what has one name. Where matplotlib keeps its fonts, wherever it is imported."""
 
 from __future__ import annotations
 
+import ast
 import fcntl
+import logging
 import os
 from pathlib import Path
 
 import pytest
 
 from ledger import Refused
-from marin.process.cache import cache_folder, compilation_cache
+from marin.process.cache import cache_folder, compilation_cache, use_font_cache
 from marin.verify.jax.replay import compiling
+
+MARIN = Path(__file__).parents[3] / "marin"
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +88,34 @@ def test_what_others_can_write_is_refused(folder: int, file: int, refused: bool)
             compilation_cache()
     else:
         compilation_cache()
+
+
+def test_fonts_lie_in_the_cache_and_are_listed_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLCONFIGDIR", raising=False)
+    log = logging.getLogger("matplotlib.font_manager")
+    log.setLevel(logging.NOTSET)
+    use_font_cache()
+    assert os.environ["MPLCONFIGDIR"] == str(cache_folder() / "matplotlib")
+    assert not log.isEnabledFor(logging.WARNING), "on a busy machine it says after five seconds that it lists fonts"
+    monkeypatch.setenv("MPLCONFIGDIR", "/elsewhere")
+    use_font_cache()
+    assert os.environ["MPLCONFIGDIR"] == "/elsewhere"
+
+
+def test_nobody_imports_matplotlib_before_it_has_its_place() -> None:
+    early = []
+    for file in sorted(MARIN.rglob("*.py")):
+        text = file.read_text("utf-8")
+        if "import matplotlib" not in text and "from matplotlib" not in text:
+            continue
+        tree = ast.parse(text)
+        asks = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "use_font_cache"]
+        loads = [
+            name
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [str(node.module)])
+        ]
+        if not asks or any(name.partition(".")[0] == "matplotlib" for name in loads):
+            early.append(file.relative_to(MARIN).as_posix())
+    assert early == []

@@ -90,7 +90,7 @@ def tried(places: dict[str, Any]) -> dict[str, Any]:
             env={"PYTHONPATH": str(PROJECT), "PATH": os.environ["PATH"]},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

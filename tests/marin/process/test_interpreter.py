@@ -31,7 +31,7 @@ leave(7)
 
 
 def test_all_but_the_objects() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (7, "")
     assert sorted(done.stdout.splitlines()) == ["a thread", "registered", "said"]
 
@@ -48,7 +48,7 @@ class Gone:
 sys.stdout = Gone()
 leave(3)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (3, "")
 
 
@@ -69,7 +69,7 @@ leave(7)
 
 def test_an_interruption_at_the_end_keeps_the_status() -> None:
     """Threads are waited for no more; what was registered is called, and no traceback is shown."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "registered\n", "")
 
 
@@ -98,7 +98,7 @@ print(pages(), with_room(pages))
 def test_frames_in_one_piece_ask_for_each_page_of_memory_once() -> None:
     """Counted as faults: a page that was given back is another one when it is asked for again. Without room a chunk ends
     several times on the way down, and each of a hundred calls there asks for the next."""
-    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, timeout=600, check=True)
     plain, roomy = (int(number) for number in done.stdout.split())
     assert roomy < 100 < plain, done.stdout
 

@@ -131,7 +131,7 @@ def test_whoever_reads_a_state_is_asked_by_one_thread_unless_it_bears_more(worke
     asking: list[set[int]] = []
     for at_once in (1, 2):
         seen: set[int] = set()
-        together = threading.Barrier(at_once, timeout=60)
+        together = threading.Barrier(at_once, timeout=600)
 
         def fill(name: str, start: int, into: np.ndarray, seen: set[int] = seen, together: Any = together) -> None:
             seen.add(threading.get_ident())

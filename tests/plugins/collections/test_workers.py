@@ -248,7 +248,7 @@ def is_inside(process: subprocess.Popen[str]) -> bool:
 
 
 def ended(process: subprocess.Popen[str], told: str = "") -> list[str]:
-    out, err = process.communicate(told, timeout=120)
+    out, err = process.communicate(told, timeout=600)
     assert process.returncode == 0, err
     return out.split()
 
@@ -289,7 +289,7 @@ def test_a_build_that_failed_leaves_no_lease(project: Path) -> None:
     root = root_of(project)
     with machine("one", project) as first:
         assert is_inside(first)
-        first.communicate("no\n", timeout=120)
+        first.communicate("no\n", timeout=600)
         assert first.returncode != 0
     last = [event for _, event in root.reader().events()][-1]
     assert last.type == events.LEASE_RELEASED

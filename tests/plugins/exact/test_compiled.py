@@ -378,7 +378,7 @@ def test_what_was_traced_before_does_not_matter() -> None:
 
 
 def test_two_threads_read_and_compute_ahead_beside_each_other() -> None:
-    together, ahead = threading.Barrier(2, timeout=60), []
+    together, ahead = threading.Barrier(2, timeout=600), []
 
     def turned(x: jax.Array) -> jax.Array:
         together.wait()

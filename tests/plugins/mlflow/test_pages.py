@@ -399,7 +399,7 @@ def test_nobody_draws_any_more_when_drawing_ahead_was_stopped(tmp_path: Path, mo
     monkeypatch.setattr(Prerendering, "_wanted", lambda self: [("first", 1), ("second", 1)])
     drawing = Prerendering(make_root(tmp_path))
     drawing.start()
-    assert asking.wait(60)
+    assert asking.wait(600)
     drawing.stop()
     assert not drawing.is_alive() and drawn == []
     with Inspector() as inspector:

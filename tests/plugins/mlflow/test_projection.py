@@ -360,7 +360,7 @@ def test_the_follower_applies_what_arrives_and_survives_a_bad_round(tmp_path: Pa
     growing.origin = "marin.local/other"  # a round over a log that is not the same one any more
     growing.origin = ORIGIN
     growing.entries += log.entries[12:]
-    follower.wait_for(len(log.entries), timeout=60)
+    follower.wait_for(len(log.entries), timeout=600)
     follower.stop()
     projection.close()
     assert not follower.is_alive()

@@ -221,7 +221,7 @@ def test_mlflows_client_finds_us_by_the_entry_point(folder: Path, tmp_path: Path
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout.strip() == '{"model_type": "llama"}', done.stderr[-2000:]

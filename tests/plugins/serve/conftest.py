@@ -65,7 +65,7 @@ def running(subject: Subject, scorer: Scorer, waiting: int = 256) -> Iterator[tu
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", server, engine
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(600)
         engine.end()
         listener.close()
         assert not thread.is_alive()
@@ -79,7 +79,7 @@ def address(subject: Subject, scorer: Scorer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def client(address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address, timeout=60) as client:
+    with httpx.Client(base_url=address, timeout=600) as client:
         yield client
 
 

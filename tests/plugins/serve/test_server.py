@@ -131,7 +131,7 @@ def test_a_prompt_is_made_as_it_was_asked_for(subject: Subject) -> None:
     whole = '<|user|>\nhi\n<|assistant|>\n{"name": "f", "arguments": {"a": 1}}\n<|tool|>\n4\n<|assistant|>\nIt is '
     with (
         running(subject, Scorer(model, longer)) as (address, _, _),
-        httpx.Client(base_url=address, timeout=60) as client,
+        httpx.Client(base_url=address, timeout=600) as client,
     ):
 
         def ask(**how: Any) -> httpx.Response:
@@ -298,7 +298,7 @@ def test_the_model_and_the_health_are_told(client: httpx.Client, subject: Subjec
 
 def connected(address: str) -> socket.socket:
     host, port = address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=600)
 
 
 def rest(one: socket.socket) -> bytes:
@@ -343,7 +343,7 @@ def test_a_flood_is_answered_one_by_one(subject: Subject, scorer: Scorer, ask: A
 
     async def flood(address: str) -> list[Any]:
         limits = httpx.Limits(max_connections=200)
-        async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
+        async with httpx.AsyncClient(base_url=address, timeout=600, limits=limits) as client:
             json_type = {"content-type": "application/json"}
 
             async def one(number: int) -> Any:
@@ -369,7 +369,7 @@ def test_a_flood_is_answered_one_by_one(subject: Subject, scorer: Scorer, ask: A
                 assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         statuses = [answer.status_code for number, answer in enumerate(told) if number % 3 == 2]
         assert 200 in statuses and 429 in statuses
-        assert httpx.post(f"{address}/v1/completions", json=body, timeout=60).json()["choices"] == expected
+        assert httpx.post(f"{address}/v1/completions", json=body, timeout=600).json()["choices"] == expected
         assert engine.alive
 
 
@@ -379,19 +379,19 @@ def test_the_end_finishes_what_was_taken(subject: Subject, scorer: Scorer) -> No
         begun, texts = threading.Barrier(5), []
 
         def stream() -> None:
-            with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as answer:
+            with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=600) as answer:
                 lines = answer.iter_lines()
                 first = next(lines)
-                begun.wait(60)
+                begun.wait(600)
                 texts.append("\n".join([first, *lines]))
 
         threads = [threading.Thread(target=stream) for _ in range(4)]
         for thread in threads:
             thread.start()
-        begun.wait(60)
+        begun.wait(600)
         server.should_exit = True
         for thread in threads:
-            thread.join(60)
+            thread.join(600)
     assert len(texts) == 4 and all(text.rstrip().endswith("data: [DONE]") for text in texts)
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/health")

@@ -134,7 +134,7 @@ def test_an_offline_run_is_sent_by_wandb_sync(server: Told, tmp_path: Path) -> N
     command = [sys.executable, "-m", "wandb", "sync", str(folder)]
     environment = os.environ | {"WANDB_ERROR_REPORTING": "false", "HOME": str(tmp_path)}
     done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = server.runs.values()

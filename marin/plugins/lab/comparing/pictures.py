@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from marin.history.table.varied import short_value
 from marin.plugins.lab.comparing.compared import Compared, Group, called
 from marin.plugins.lab.comparing.text import mean_curve
+from marin.process.cache import use_font_cache
 from marin.process.text import visible
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ PAINTED: dict[Any, Any] = {"svg.hashsalt": "marin", "svg.fonttype": "none", "fon
 
 def pictures(found: Compared) -> list[tuple[str, bytes]]:
     """What each shows, in words, and its SVG; only those that have something to show."""
+    use_font_cache()
     import matplotlib  # a second; only where a page is drawn
 
     drawn: list[tuple[str, bytes]] = []

@@ -42,7 +42,7 @@ class Server:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=600)
         return self.process.returncode
 
 

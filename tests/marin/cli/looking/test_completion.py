@@ -28,7 +28,7 @@ def offered(line: str, shell: str = "bash", *, cwd: Path | None = None) -> list[
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.stderr == "" and done.returncode in (0, 1), done.stderr
@@ -96,7 +96,7 @@ echo "${{COMPREPLY[@]}}"
 """
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stdout.split() == [run], done.stderr
 
@@ -108,4 +108,4 @@ def test_the_other_shells_take_the_script(marin: Marin, shell: str, tmp_path: Pa
     assert len(script.read_text().splitlines()) > 5
     if (program := shutil.which(shell)) is None:
         pytest.skip(f"{shell} is not installed")
-    subprocess.run([program, "-n", script], check=True, capture_output=True, timeout=60)
+    subprocess.run([program, "-n", script], check=True, capture_output=True, timeout=600)

@@ -83,14 +83,14 @@ def test_training_goes_on_beside_a_save_and_nothing_is_recorded_before_it_is_the
 
     def slow(*arguments: Any) -> Any:
         going.set()
-        assert arrived.wait(60)
+        assert arrived.wait(600)
         return publish(*arguments)
 
     monkeypatch.setattr(saving, "publish_slices", slow)
     done: list[Saved] = []
     with Saver(store, layout, tmp_path / "work") as saver:
         saver.save(state, done.append)
-        assert going.wait(60)
+        assert going.wait(600)
         changed = jax.tree.map(lambda x: np.zeros_like(x), state.params)  # what the next step does to its arguments
         del changed
         for piece in state.params:
@@ -141,7 +141,7 @@ def test_slices_are_written_two_at_a_time_and_packed_one_by_one(
 ) -> None:
     """What a slice is packed to lies in memory, beside the copy of the state that may have half of it."""
     _, layout, state, _ = made
-    put, together, threads = saving.put_slice, Barrier(1 if pack else 2, timeout=60), set[int]()
+    put, together, threads = saving.put_slice, Barrier(1 if pack else 2, timeout=600), set[int]()
 
     def seen(*arguments: Any, **how: Any) -> Any:
         threads.add(get_ident())

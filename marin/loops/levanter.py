@@ -8,11 +8,11 @@ Levanter's loop is then its user's own: recorded, and compared by a command (`ma
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 from levanter.tracker import NoopTracker, Tracker, TrackerConfig
 
 from marin.loops.loop import Loop, start_run
@@ -68,7 +68,7 @@ class MarinTrackerConfig(TrackerConfig):  # type: ignore[misc]
 
     def init(self, run_id: str | None) -> Tracker:
         """Begin a run; Levanter's own id is a tag of it. Of several processes that train as one the first records."""
-        if jax.process_index() != 0:
+        if sys.modules["jax"].process_index() != 0:
             return NoopTracker()
         tags = {} if run_id is None else {"levanter": run_id}
         return MarinTracker(start_run(self.title, recipe=self.recipe, tags=tags, root=self.root))

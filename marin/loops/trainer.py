@@ -90,10 +90,21 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def _plain_arguments(args: Any) -> dict[str, Any]:
-    """The trainer's arguments that are plain values, without its folders and its host."""
+    """The trainer's arguments that are plain values, or mappings and lists of them, without its folders and its host."""
     values = args.to_dict() if hasattr(args, "to_dict") else {}
     return {
         name: value
         for name, value in values.items()
-        if isinstance(value, str | int | float | bool) and not name.endswith(("_dir", "_token")) and "hub" not in name
+        if value not in (None, [], {})
+        and _is_plain(value)
+        and not name.endswith(("_dir", "_token"))
+        and "hub" not in name
     }
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | bool)

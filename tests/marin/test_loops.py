@@ -364,6 +364,10 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
         logging_strategy = IntervalStrategy.STEPS
         logging_nan_inf_filter = True
 
+        def to_dict(self) -> dict[str, object]:
+            told = {"lr_scheduler_kwargs": {"min_lr": 0.5}, "betas": (1, 2), "device": object(), "report_to": []}
+            return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, **told}
+
     class Model:
         def state_dict(self) -> dict[str, object]:
             return {"weights": np.ones(3)}
@@ -378,6 +382,9 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
     assert isinstance(callback.run, Loop)
     run = marin.open().run(callback.run.id)
     assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
+    recorded = load(open_root().history(), run.id).started.body.recipe
+    told = {"learning_rate": (0.25).hex(), "seed": 3, "lr_scheduler_kwargs": {"min_lr": (0.5).hex()}, "betas": [1, 2]}
+    assert {name: value for name, value in recorded.items() if name != "loop"} == told
     (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})
     callback.on_train_begin(Arguments(), TrainerState(), control)  # the same callback, trained with again

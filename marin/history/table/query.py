@@ -8,7 +8,6 @@ numbers, in quotes or not. There is no ``or``, as there is none in MLflow.
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -47,9 +46,9 @@ class Condition:
         if self.op in _LIKE:
             pattern = "".join({"%": ".*", "_": "."}.get(one, re.escape(one)) for one in str(self.wanted))
             return re.fullmatch(pattern, _written(found), re.DOTALL | (re.I if self.op == "ILIKE" else 0)) is not None
-        wanted = as_value(self.wanted) if isinstance(found, float) and isinstance(self.wanted, str) else self.wanted
-        known = as_value(found) if isinstance(wanted, float) and isinstance(found, str) else found
-        if isinstance(wanted, float) is not isinstance(known, float):
+        wanted = as_value(self.wanted) if _is_number(found) and isinstance(self.wanted, str) else self.wanted
+        known = as_value(found) if _is_number(wanted) and isinstance(found, str) else found
+        if _is_number(wanted) is not _is_number(known):
             return self.op == "!="  # a word is neither more nor less than a number
         return _COMPARED[self.op](known, wanted)
 
@@ -100,11 +99,12 @@ def _bare(value: str) -> str:
 
 
 def _wanted(value: str) -> Value:
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    return number if math.isfinite(number) else value
+    found = as_value(value)
+    return value if found is None else found
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float)
 
 
 def _written(value: float | str) -> str:
@@ -132,7 +132,7 @@ def chosen(table: Table, texts: Sequence[str]) -> list[Row]:
 
 
 def in_order(table: Table, rows: Sequence[Row], text: str) -> list[Row]:
-    """The rows by ``NAME``, ``NAME desc`` or ``-NAME``, several joined by commas; those without a value last.
+    """The rows by ``NAME``, ``NAME desc`` or ``-NAME``, several joined by commas; those without a value, or with NaN, last.
 
     Raises:
         UsageError: no run has what a name says.
@@ -149,11 +149,16 @@ def in_order(table: Table, rows: Sequence[Row], text: str) -> list[Row]:
                 cure="write it as in 'loss' or 'optimizer.learning_rate desc, loss'",
             )
         column, down = table.column(name, where="--sort"), part.startswith("-") or way.strip().lower() == "desc"
-        having = [row for row in found if column.value(row) is not None]
+        having = [row for row in found if not _is_nothing(column.value(row))]
         having.sort(key=lambda row: _order(column.value(row)), reverse=down)
-        found = having + [row for row in found if column.value(row) is None]
+        found = having + [row for row in found if _is_nothing(column.value(row))]
     return found
 
 
+def _is_nothing(value: Value) -> bool:
+    """NaN is neither before nor after a number, and a sort that meets one leaves any order; MLflow has it last."""
+    return value is None or value != value
+
+
 def _order(value: Value) -> tuple[int, float, str]:
-    return (0, value, "") if isinstance(value, float) else (1, 0.0, str(value))
+    return (0, value, "") if isinstance(value, int | float) else (1, 0.0, str(value))

@@ -11,6 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from marin.errors import UsageError
@@ -18,7 +19,8 @@ from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
 from marin.history.table.varied import KeyDifferences, flat, short_value, varied
 
-Value = float | str | None
+Value = int | float | str | None
+"""A whole number has all its digits: a seed may have 19."""
 HELD_OUT, LAST = "loss", "train loss"
 """One word means one number wherever runs are shown: the evaluation's loss on held-out text, and that of the last
 minibatch of training."""
@@ -177,6 +179,8 @@ def as_value(text: str) -> Value:
     """A text as a filter compares it: a number where it is one, None where there is none."""
     if not text:
         return None
+    with suppress(ValueError):
+        return int(text)
     try:
         value = float(text)
     except ValueError:

@@ -95,14 +95,15 @@ def _is_of_one(end: str, keys: Sequence[str]) -> bool:
 
 
 def short_value(value: str) -> str:
-    """A value where there is little room: a digest by twelve of its digits, a number by six, another one cut."""
+    """A value where there is little room: a digest by twelve of its digits, a whole number by all of its own, another number by
+    six, another one cut."""
     if value.startswith("sha256:"):
         return value[:19]
     try:
         number = float(value)
     except ValueError:
         return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
-    return value if len(value) <= 8 else f"{number:.6g}"
+    return value if len(value) <= 8 or (value.isdecimal() and len(value) <= LONGEST) else f"{number:.6g}"
 
 
 def name_among(run: str, recipe: Mapping[str, object], keys: Sequence[str]) -> str:

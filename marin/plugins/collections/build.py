@@ -30,6 +30,7 @@ from marin.execution.leases.step import StepLease
 from marin.execution.workspace import Workspace
 from marin.history.runs import facts
 from marin.kinds.families.collection import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
+from marin.plugins.collections.comparing.contamination import passed_over
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
 from marin.plugins.collections.making.make import make
@@ -151,6 +152,9 @@ def prepare(asked: BuildRequest, *, missing: Mapping[str, str] | None = None) ->
     found = find(asked.sources, missing=missing, strict=asked.strict)
     files = matched(asked.evaluations, what="--evaluation", kinds=(".jsonl",)) if asked.evaluations else []
     evaluations = [(file.path, Source(file.name, file.path.stat().st_size, file.digest())) for file in files]
+    named, rules = [(path, source.name) for path, source in evaluations], asked.settings.contamination
+    for one in passed_over(named, asked.evaluation_fields, rules):
+        log.warning("%s (--evaluation-fields, contamination.shortest: %d words)", one, rules.shortest)
     examples = [
         Examples(place, made, find(made.good, strict=True), find(made.bad, strict=True))
         for place, (_, made) in enumerate(step_settings(asked.settings.steps, where="settings"))

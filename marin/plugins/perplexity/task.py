@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from marin.data.text import BYTE_ORDER_MARK
 from marin.errors import DataError, DataMissing, UsageError
 from marin.plugins.evaluation.recorded.task import LONGEST_LINE, NAME, EvaluationTask
 
@@ -31,7 +32,7 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
             "a text cannot be read", where=str(path), found=error.strerror or str(error), cure="check its path and mode"
         ) from error
     try:
-        line = json.dumps({"text": data.decode()}, ensure_ascii=False).encode() + b"\n"
+        line = json.dumps({"text": data.removeprefix(BYTE_ORDER_MARK).decode()}, ensure_ascii=False).encode() + b"\n"
     except UnicodeDecodeError as error:
         raise DataError(
             "not a text", where=str(path), expected="UTF-8", found=f"another byte at {error.start}"

@@ -117,6 +117,14 @@ def read_instructions(path: Path) -> list[dict[str, str]]:
             raise DataError(
                 "a prompt without a text", where=f"{path}, row {number}", expected="instruction or prompt", found="none"
             )
+        if row.get("input"):
+            raise DataError(
+                "a prompt of two parts",
+                where=f"{path}, row {number}",
+                expected="an instruction that says all, as AlpacaEval's rows have it",
+                found=f"input: {str(row['input'])[:80]}",
+                cure="write the input into the instruction",
+            )
         dataset = row.get("dataset")
         found.append({"instruction": text} | ({"dataset": dataset} if isinstance(dataset, str) else {}))
     return found
@@ -213,9 +221,9 @@ def _read_json(path: Path) -> Any:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes")
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".jsonl":
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".jsonl":  # a text may hold other ends of lines, as U+2028
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
         return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(

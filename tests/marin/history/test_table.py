@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from marin.errors import UsageError
 from marin.history.table.query import chosen, conditions, in_order
 from marin.history.table.rows import Row, Table
-from marin.history.table.varied import distinguishing_name, short_titles, varied
+from marin.history.table.varied import distinguishing_name, short_titles, short_value, varied
 
 
 def recipe(rate: float, seed: int, layers: int = 2, seq_len: int = 32, **more: object) -> dict[str, object]:
@@ -63,6 +65,19 @@ def test_short_titles_are_ends_and_tell_apart(keys: list[str]) -> None:
     titles = short_titles(keys)
     assert all(key == title or key.endswith(f".{title}") for key, title in titles.items())
     assert len(set(titles.values())) == len(keys)
+
+
+def test_a_whole_number_has_all_its_digits() -> None:
+    """Seeds of a clock: as floats, or by six digits, they are one."""
+    seeds = (9007199254740992, 9007199254740993)
+    rows = [Row(str(seed), recipe(0.003, seed), {}, {}, {}) for seed in seeds]
+    assert [row.run for row in chosen(Table(rows), [f"seed = {seeds[1]}"])] == [str(seeds[1])]
+    assert [row.run for row in chosen(Table(rows), [f"seed > '{seeds[0]}'"])] == [str(seeds[1])]
+    assert [row.run for row in in_order(Table(rows), rows, "seed desc")] == [str(seed) for seed in reversed(seeds)]
+    assert {short_value(str(seed)) for seed in seeds} == {str(seed) for seed in seeds}
+    assert [row.run for row in chosen(Table(rows), ["seed != 0 and optimizer.learning_rate > 0"])] == [
+        str(seed) for seed in seeds
+    ]
 
 
 def test_a_run_is_called_by_what_sets_it_apart() -> None:
@@ -151,3 +166,11 @@ def test_an_order_has_runs_without_a_value_last(text: str, runs: list[str]) -> N
     assert [row.run for row in in_order(table, table.rows, text)] == runs
     with pytest.raises(UsageError, match="an order that cannot be read"):
         in_order(table, table.rows, "loss upwards")
+
+
+def test_not_a_number_is_last_and_disturbs_no_order() -> None:
+    """As MLflow orders metrics; Python's sort leaves any order around it."""
+    numbers = {"a": 3.0, "b": math.nan, "c": 1.0, "d": math.nan, "e": 2.0, "f": math.inf}
+    rows = [Row(run, recipe(0.003, 1), {"evaluate.loss": value}, {}, {}) for run, value in numbers.items()]
+    assert [row.run for row in in_order(Table(rows), rows, "loss")] == ["c", "e", "a", "f", "b", "d"]
+    assert [row.run for row in in_order(Table(rows), rows, "loss desc")] == ["f", "a", "e", "c", "b", "d"]

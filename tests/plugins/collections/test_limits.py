@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from marin.plugins.collections.build import BuildRequest, build
+from marin.plugins.collections.comparing.contamination import passed_over
 from marin.plugins.collections.document import Document, Problem
+from marin.plugins.collections.settings import Contamination
 from marin.plugins.collections.sources import lines
 from tests.fault.test_real_mounts import mounts_work
 from tests.plugins.collections.making import root_of
@@ -113,3 +115,17 @@ def test_a_disk_that_fills_is_said_and_the_same_command_goes_on(project: Path) -
     assert "Traceback" not in done.stderr and "ended 0" not in done.stderr, done.stderr
     assert "space" in done.stderr.partition("ended")[0], done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["artifact"] == wanted
+
+
+def test_records_of_an_evaluation_that_are_looked_for_nowhere_are_said(tmp_path: Path) -> None:
+    """A field by another name beside one that is there, and records that say too little to be found by."""
+    asked = "what is the name of the tall mountain beyond the lake"
+    records = [{"doc": {"question": asked}, "answer": "K2"}, {"answer": asked}, {"answer": "K3"}]
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (one,) = passed_over([(path, "test.jsonl")], ("question", "answer"), Contamination())
+    assert str(one) == "test.jsonl: of 2 of 3 records nothing is looked for; none has question"
+    (one,) = passed_over([(path, "test.jsonl")], ("answer",), Contamination(shortest=2, words=2))
+    assert (one.passed_over, one.lacking) == (2, ())
+    path.write_text(json.dumps({"question": asked, "answer": "K2"}))
+    assert not list(passed_over([(path, "test.jsonl")], ("question", "answer"), Contamination()))

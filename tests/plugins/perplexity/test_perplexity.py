@@ -70,7 +70,8 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         file.write_bytes(data)
         with pytest.raises(DataError):
             read(file)
-    file.write_text("one")
+    file.write_text("one", encoding="utf-8-sig")
+    assert [task.rows("text") for task in read(file)] == [[{"text": "one"}]], "a byte order mark is no text"
     with pytest.raises(UsageError):
         read(file, ["one"])
     (task,) = read(file)

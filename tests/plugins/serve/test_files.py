@@ -49,6 +49,17 @@ def test_instructions_become_outputs_that_pandas_reads(tmp_path: Path, subject: 
     assert list(table["output"]) == [one.text for one in said] and "dataset" in table
 
 
+def test_rows_of_instructions_are_lines_of_json(tmp_path: Path) -> None:
+    """A text may hold what Python's ``splitlines`` takes for an end of a line; an input beside it would be left out."""
+    path = tmp_path / "set.jsonl"
+    text = "one\u2028two\x85three"
+    path.write_text(json.dumps({"instruction": text}, ensure_ascii=False) + "\r\n\r\n", encoding="utf-8-sig")
+    assert files.read_instructions(path) == [{"instruction": text}]
+    path.write_text(json.dumps({"instruction": "Translate.", "input": "Hallo"}))
+    with pytest.raises(DataError, match="input: Hallo"):
+        files.read_instructions(path)
+
+
 def test_a_scenario_of_helm_is_answered_request_by_request(tmp_path: Path, subject: Subject, scorer: Scorer) -> None:
     states = [{"instance": {"id": str(n)}, "request": REQUEST, "train_trial_index": 0} for n in range(2)]
     path = tmp_path / "scenario_state.json"

@@ -62,12 +62,15 @@ class Evaluations:
                 for at, number in enumerate(grams(hashes(field.words), length).tolist()):
                     found[length][number].append((field, at))
         self._by_length = {}
+        self.looked_for: set[tuple[str, int]] = set()
+        """Evaluations and numbers of their records of which a document could hold something."""
         for length, numbers in found.items():
             rare = {
                 number: places
                 for number, places in numbers.items()
                 if len({(field.evaluation, field.record) for field, _ in places}) <= settings.most_records
             }
+            self.looked_for |= {(one.evaluation, one.record) for places in rare.values() for one, _ in places}
             if rare:
                 self._by_length[length] = (np.array(sorted(rare), np.uint64), rare)
 
@@ -195,6 +198,39 @@ def load_evaluations(files: Sequence[tuple[Path, str]], fields: Sequence[str]) -
                 cure="name its fields with --evaluation-fields",
             )
     return found
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """Of an evaluation: how many of its ``records`` have nothing that is looked for, and the fields that no record has."""
+
+    evaluation: str
+    passed_over: int
+    records: int
+    lacking: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lacking = f"; none has {' or '.join(self.lacking)}" if self.lacking else ""
+        return f"{self.evaluation}: of {self.passed_over} of {self.records} records nothing is looked for{lacking}"
+
+
+def passed_over(
+    files: Sequence[tuple[Path, str]], fields: Sequence[str], settings: Contamination
+) -> Iterator[PassedOver]:
+    """Evaluations of which some record cannot be found in any document: its fields are not there, or too short, or in too many
+    of its records.
+
+    Raises:
+        DataError, DataMissing: as for :func:`load_evaluations`.
+    """
+    for path, name in files:
+        found = load_evaluations([(path, name)], fields)
+        looked_for = Evaluations(found, settings).looked_for
+        with path.open("rb") as file:
+            records = sum(1 for _ in json_objects(file, str(path)))
+        if len(looked_for) < records:
+            there = {one.name for one in found}
+            yield PassedOver(name, records - len(looked_for), records, tuple(one for one in fields if one not in there))
 
 
 def _texts(value: object) -> list[str]:

@@ -66,7 +66,7 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     if names:
         raise UsageError("a file is one task", where="--samples", expected="no --tasks", found=", ".join(names))
     try:
-        lines = [line.removesuffix("\r") for line in path.read_bytes().decode().split("\n")]
+        lines = [line.removesuffix("\r") for line in path.read_bytes().decode("utf-8-sig").split("\n")]
     except OSError as error:
         raise DataMissing(
             "prompts cannot be read",

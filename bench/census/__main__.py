@@ -3,8 +3,9 @@
     python -m bench.census [--root FOLDER] [--only TEXT,...] [--changes TEXT,...] [--again] [--verify] [--page]
 
 The root is build/census/root, made where it is not there. A cell that it has is not executed again, but with `--again`, and
-the newest that is complete counts. A changed training is another cell. `--only` and `--changes` take beginnings of names. The other two execute
-nothing: `--verify` has `marin verify` judge the record and the artifacts of each cell of the root, which then has the verdicts;
+the newest that is complete counts. A changed training is another cell. `--only` and `--changes` take beginnings of names.
+The other two execute nothing: `--verify` has `marin verify` judge the record and the artifacts of each cell of the root,
+which then has the verdicts;
 `--page` writes the table and the picture of docs/census.md from what the root has, and leaves the other cells as they are there.
 """
 

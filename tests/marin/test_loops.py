@@ -290,7 +290,10 @@ def test_a_run_of_before_keeps_the_number_that_was_logged_last(folder: Path, acc
         run.log(2, acc=0.5)
     numbers = {"acc": acc.hex(), "loss_last": (1.0).hex()}
     told = {f"loop.{name}": value for name, value in numbers.items()}
-    changed = {events.STEP_COMPLETED: {"metrics": numbers}, events.RUN_COMPLETED: {"metrics": told}}
+    changed: dict[str, dict[str, object]] = {
+        events.STEP_COMPLETED: {"metrics": numbers},
+        events.RUN_COMPLETED: {"metrics": told},
+    }
     lines = " ".join(forged(open_root(), {}, changed).verdicts["ledger"].lines)
     assert ("metrics" not in lines) == follows, lines
 
@@ -299,7 +302,7 @@ def test_two_of_one_name_are_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"two tensors of one name.*a/b"):
         arrays({"a/b": np.zeros(2), "a": {"b": np.ones(2)}})
     with pytest.raises(UsageError, match="two keys of a recipe"):
-        marin.start_run(recipe={1: "a", "1": "b"})
+        marin.start_run(recipe={1: "a", "1": "b"})  # type: ignore[dict-item]
     with marin.start_run() as run:
         with pytest.raises(UsageError, match="loss's own name"):
             run.log(0, loss=1.0, **{"train/loss": 2.0})

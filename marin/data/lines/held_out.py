@@ -19,7 +19,7 @@ _SIZE = 16
 
 def texts_of(split: Path) -> frozenset[bytes]:
     """The texts of a split, by their digests."""
-    return frozenset(map(_digest, read_texts(split)))
+    return frozenset(map(_text_digest, read_texts(split)))
 
 
 def without(split: Path, texts: frozenset[bytes], *, leave_out: bool, where: str) -> SplitCount:
@@ -32,7 +32,7 @@ def without(split: Path, texts: frozenset[bytes], *, leave_out: bool, where: str
     made = split.with_suffix(".without")
     with made.open("wb") as file:
         for line, text in _lines(split):
-            if _digest(text) in texts:
+            if _text_digest(text) in texts:
                 documents, size = documents + 1, size + len(text.encode())
                 continue
             kept += 1
@@ -56,5 +56,5 @@ def _lines(split: Path) -> Iterator[tuple[bytes, str]]:
                 yield line, document.text
 
 
-def _digest(text: str) -> bytes:
+def _text_digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:_SIZE]

@@ -69,11 +69,7 @@ class Profile(Protocol):
 
 
 def check_known(arithmetic: Arithmetic) -> None:
-    """Refuse to train where this machine does not give the known answers: they decide no bits, and no step imports them.
-
-    Raises:
-        Unsupported: it gives others, or this compiler has none.
-    """
+    """``Unsupported`` where this machine does not give the known answers, which decide no bits: no step imports them."""
     for name in ("canary", KNOWN_STEPS):
         named(PROFILES, name, f"arithmetic.profile={arithmetic.profile}").check(arithmetic)
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.conftest import LOADED
-
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -35,15 +33,6 @@ def test_no_plugin_is_loaded_but_those_that_the_recipe_names(
 ) -> None:
     status, loaded, unused = json.loads(project.python(VERIFY, *options).stdout.splitlines()[-1])
     assert (status in (0, 4), loaded, unused) == (True, named, [])
-
-
-ASKS = "marin.plugins.follow"
-"""What may ask a training to stop is loaded with each step that executes, whatever its recipe names."""
-
-
-def test_a_training_loads_no_plugin_but_those_that_the_recipe_names(trained: Project) -> None:
-    loaded = json.loads((trained.home / LOADED).read_text())
-    assert [name for name in loaded if name != ASKS] == ["marin.plugins.grammar"]
 
 
 WITHOUT = """

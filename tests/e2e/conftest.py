@@ -25,7 +25,7 @@ from warm import Warm, environment, warm
 __all__ = ["Project", "project", "trained", "warm"]
 
 PIPELINE = """
-import json, sys
+import sys
 from pathlib import Path
 from marin.process.arithmetic import apply
 from marin.execution.executor import run_stage
@@ -39,11 +39,7 @@ apply(recipe.arithmetic, execution)
 create_root()
 for step in PIPELINE.steps:
     run_stage(step.name, plan=PIPELINE, recipe=recipe, root=open_root(), project=Path.cwd(), execution=execution)
-loaded = sorted({".".join(name.split(".")[:3]) for name in sys.modules if name.startswith("marin.plugins.")})
-Path(sys.argv[2]).write_text(json.dumps(loaded))
 """
-LOADED = "loaded.json"
-"""In the home of the trained project: the plugins whose modules its process had in the end."""
 
 PARAMS = {
     "seed": 3,
@@ -139,7 +135,7 @@ def train(warm: Callable[[], Warm], base: Path) -> None:
     project.folder.mkdir()
     new_cache(project.home / "cache")
     (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
-    project.python(PIPELINE, "8", str(project.home / LOADED))
+    project.python(PIPELINE, "8")
 
 
 @pytest.fixture(scope="session")

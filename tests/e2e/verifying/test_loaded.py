@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.conftest import LOADED
-
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -35,10 +33,6 @@ def test_no_plugin_is_loaded_but_those_that_the_recipe_names(
 ) -> None:
     status, loaded, unused = json.loads(project.python(VERIFY, *options).stdout.splitlines()[-1])
     assert (status in (0, 4), loaded, unused) == (True, named, [])
-
-
-def test_a_training_loads_no_plugin_but_those_that_the_recipe_names(trained: Project) -> None:
-    assert json.loads((trained.home / LOADED).read_text()) == ["marin.plugins.grammar"]
 
 
 WITHOUT = """

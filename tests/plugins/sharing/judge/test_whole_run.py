@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.plugins.sharing.judge.golden import FORGED, GoldenFolder
-from tests.plugins.sharing.judge.node import evaluated, needs_node
+from tests.plugins.sharing.judge.node import checked, evaluated, needs_node
 
 pytestmark = needs_node
+MIXTURE = Path(__file__).parents[3] / "golden" / "exact-mixture.tar.gz"
 OTHER = "sha256:" + "5" * 64
 
 
@@ -32,6 +34,16 @@ def test_every_train_step_is_executed_from_nothing(kept: GoldenFolder) -> None:
     assert len(executed) == 2 and all(one["claim"].startswith("train steps") for one in executed)
     named = kept.checked("1").report["execution"]["lines"]
     assert named[0].startswith("train steps 0 to 1 executed again from the initial program")
+
+
+@pytest.mark.long(seconds=5)
+def test_a_mixture_that_muon_moved_is_executed_from_nothing(tmp_path: Path) -> None:
+    with tarfile.open(MIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = tmp_path / "exact"
+    found = checked(folder, (folder / "vkey").read_text().strip(), execute="all")
+    assert (found.status, found.outcomes) == (0, ["PASS"] * 3), found.said
+    assert "all 4 train steps of the run were executed here" in found.report["execution"]["lines"]
 
 
 def test_a_segment_whose_first_state_is_not_stored_follows_the_one_before(kept: GoldenFolder) -> None:

@@ -215,6 +215,7 @@ ON_DEMAND = {
     "marin/record/writer.py": "what finds plugins, where an append service runs",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
+    "marin/training/inspection/answers.py": "jax, among stand-ins for what an answer does not use",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/data.py": "TensorStore, where tokens are made again",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",

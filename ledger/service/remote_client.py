@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -33,6 +35,14 @@ from ledger.store.layout import LEASES
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
+AWAY_SECONDS = 600.0
+"""How long a service that went away is waited for."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
+
+logger = logging.getLogger(__name__)
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
+
+logger = logging.getLogger(__name__)
 
 
 class RemoteClient:
@@ -160,11 +170,14 @@ class RemoteClient:
 
 class RemoteStorage:
     """The files of a root on another machine, as far as an author may read and add to them. Safe in threads and forks, each of
-    which has a connection of its own."""
+    which has a connection of its own. A service that was reached and went away is waited for, ``away_seconds`` at most."""
 
-    def __init__(self, address: str, connect: Callable[[], RemoteClient]) -> None:
+    def __init__(
+        self, address: str, connect: Callable[[], RemoteClient], *, away_seconds: float = AWAY_SECONDS
+    ) -> None:
         self.address = address
         self._connect = connect
+        self._away_seconds, self._reached = away_seconds, False
         self._here = threading.local()
 
     @property
@@ -287,21 +300,28 @@ class RemoteStorage:
         self._do(lambda client: client.ask(how, check_name(name), len(pieces), pieces=pieces))
 
     def _do(self, act: Callable[[RemoteClient], Any]) -> Any:
-        """On this thread's connection; on another, once, where it has ended meanwhile."""
+        """On this thread's connection; on another where it has ended meanwhile, as soon as there is one."""
         if getattr(self._here, "process", None) != os.getpid():
             self._here.process, self._here.client = os.getpid(), None
-        for again in (True, False):
+        deadline, pause = time.monotonic() + self._away_seconds, _PAUSE_SECONDS
+        while True:
             fresh = self._here.client is None
-            if fresh:
-                self._here.client = self._connect()
             try:
+                if fresh:
+                    self._here.client = self._connect()
+                    self._reached = True
                 return act(self._here.client)
-            except Unavailable:
-                self._here.client.close()
-                self._here.client = None
-                if fresh or not again:
+            except Unavailable as error:
+                if self._here.client is not None:
+                    self._here.client.close()
+                    self._here.client = None
+                if not fresh:
+                    continue
+                if not self._reached or time.monotonic() + pause > deadline:
                     raise
-        raise AssertionError("unreachable")
+                logger.warning("%s; the next try in %.1f s", error, pause)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _refuse(self, name: str) -> NoReturn:
         raise Refused(

@@ -15,7 +15,7 @@ from marin.cli.main import marin
 
 HEAD = """# Commands
 
-Made from the help texts by `make docs`; `marin COMMAND --help` says the same.
+Look up each command with its options and examples. Made from the help texts by `make docs`; `marin COMMAND --help` says the same.
 
 Data goes to stdout (`--json` for machines: one object, a list, or a line each, as its help says), progress and errors to
 stderr. Every command takes `--root R`; without it `MARIN_ROOT`, then `.marin` in the working folder or the nearest folder

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 FAR = "ledger://"
 """How the addresses of roots begin that lie on another machine and are served there."""
 AWAY_SECONDS = 600.0
-"""How long a service on another machine is waited for."""
+"""How long a service on another machine is waited for: as long as for its files (:mod:`ledger.service.remote_client`)."""
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
@@ -145,7 +145,7 @@ class FarWriter(Writer):
                 self.close()
                 if time.monotonic() + pause > deadline:
                     raise
-                log.warning("tried again in %.1f s: %s", pause, error)
+                log.warning("%s; the next try in %.1f s", error, pause)
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

@@ -105,7 +105,7 @@ class Lab:
         return made
 
     def files(self, author: Signer = BOB) -> RemoteStorage:
-        return RemoteStorage("ledger://lab", lambda: self.client(author))
+        return RemoteStorage("ledger://lab", lambda: self.client(author), away_seconds=0.0)
 
     def texts(self) -> list[str]:
         events = LogReader(self.storage, [LOG.verifier]).events()
@@ -221,6 +221,28 @@ def test_a_service_that_answers_otherwise_is_not_believed(lab, answer, question,
     with pytest.raises(kind, match=says):
         question(far)
     lab.storage = PosixStorage(lab.folder / "root")
+
+
+def test_files_wait_for_a_service_that_went_away_and_not_for_one_that_was_never_there(lab) -> None:
+    tries: list[int] = []
+
+    def connect() -> RemoteClient:
+        tries.append(len(tries))
+        if len(tries) == 3:
+            lab.open()
+        return lab.client(BOB)
+
+    far = RemoteStorage("ledger://lab", connect)
+    assert far.exists("log/checkpoint")
+    lab.close()
+    name = blob_name(digest_bytes(b"kept"))
+    far.ensure(name, b"kept")
+    assert (len(tries), lab.storage.read(name)) == (3, b"kept")
+    lab.close()
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        RemoteStorage("ledger://lab", connect).exists("log/checkpoint")
+    assert len(tries) == 4
+    lab.open()
 
 
 def test_nobody_else_is_let_in(lab) -> None:

@@ -36,8 +36,8 @@ COMPUTE = (
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function
 CONFINED = {
-    **dict.fromkeys(("jax", "jaxlib", "haliax", "equinox", "optax"), COMPUTE),
-    "levanter": (*COMPUTE, "marin/loops/levanter.py"),
+    **dict.fromkeys(("jaxlib", "haliax", "equinox", "optax"), COMPUTE),
+    **dict.fromkeys(("jax", "levanter"), (*COMPUTE, "marin/loops/levanter.py")),
     "ray": ("marin/plugins/ray/",),
     "lm_eval": ("marin/plugins/evaluation/",),
     "click": ("marin/cli/", "marin/plugins/"),
@@ -215,6 +215,7 @@ ON_DEMAND = {
     "marin/record/writer.py": "what finds plugins, where an append service runs",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
+    "marin/training/inspection/answers.py": "jax, without what is not used here, before the first question",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/data.py": "TensorStore, where tokens are made again",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",

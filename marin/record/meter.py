@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from marin.provenance.gpus import Gpus
 from marin.record.events import MetricsRecorded, Series
-from marin.record.gpus import Gpus
 
 SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
 ENERGY = "system/energy_joules"

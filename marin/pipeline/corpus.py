@@ -19,7 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from marin.data.documents import PARTS, TRAIN, VALIDATION, SplitCount
-from marin.data.lines.held_out import texts_of, without
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.provenance.plugins import named
 from marin.recipe import schema as recipes
@@ -40,11 +39,11 @@ log = logging.getLogger(__name__)
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 
 
-GRAMMAR, FILES, DOCUMENTS, URL, EARLIER = (
-    ("marin.corpora", name) for name in ("grammar", "files", "documents", "url", "earlier-chats")
+GRAMMAR, FILES, DOCUMENTS, URL, EARLIER, MIXTURE = (
+    ("marin.corpora", name) for name in ("grammar", "files", "documents", "url", "earlier-chats", "mixture")
 )
 """Group and name of what makes texts of nothing but a seed, of what reads files, of what reads a collection, of what fetches a
-file, and of conversations by older rules."""
+file, of conversations by older rules, and of what one part of a mixture holds out."""
 _READERS = (
     (GRAMMAR, GrammarDataset),
     (FILES, FilesDataset | UrlDataset | ArtifactDataset),
@@ -200,29 +199,11 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
             marked += made.marked
             skipped += made.skipped
             first_skipped += [line | {"file": f"{name}:{line['file']}"} for line in made.first_skipped]
-    train, elsewhere = _held_out_of_all(dataset, task.out, total[TRAIN])
+    held_out_of_all = named(*MIXTURE, "dataset.kind=mixture")
+    train, elsewhere = held_out_of_all(
+        task.out, sorted(dataset.parts), total[TRAIN], leave_out=dataset.held_out == "all"
+    )
     return Corpus(train, total[VALIDATION], sources, skipped, first_skipped, marked, elsewhere=elsewhere)
-
-
-def _held_out_of_all(dataset: MixtureDataset, out: Path, train: SplitCount) -> tuple[SplitCount, int]:
-    """Leave out of all parts what one of them holds out, where the data set says so; what is trained on then, and how many
-    documents were left out."""
-    texts, all_of_them = texts_of(out / VALIDATION), dataset.held_out == "all"
-    found = SplitCount(0, 0)
-    for name in sorted(dataset.parts):
-        split = out / PARTS / f"{name}.jsonl"
-        one = without(split, texts, leave_out=all_of_them, where=f"dataset.parts.{name}")
-        found = SplitCount(found.documents + one.documents, found.text_bytes + one.text_bytes)
-    if all_of_them:
-        train = SplitCount(train.documents - found.documents, train.text_bytes - found.text_bytes)
-        return train, found.documents
-    if found.documents:
-        log.warning(
-            "%d documents that are trained on are held out in another part of the mixture, so what is measured of these says "
-            "little; dataset.held_out=all leaves them out of what is trained on",
-            found.documents,
-        )
-    return train, 0
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
@@ -233,6 +214,8 @@ def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
     found = [point for point, kind in kinds if any(isinstance(part, kind) for part in parts)]
     if any(isinstance(part, FilesDataset) and part.chat and part.chat_reference is None for part in parts):
         found.append(EARLIER)
+    if isinstance(dataset, MixtureDataset):
+        found.append(MIXTURE)
     return tuple(found)
 
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from marin.provenance.gpus import Gpus
+from marin.provenance.plugins import points
 from marin.record.events import MetricsRecorded, Series
 
 SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
@@ -64,7 +65,7 @@ class Meter:
     _wall: float = field(default_factory=time.perf_counter)
     _cpu: float = field(default_factory=time.process_time)
     _energy: EnergyCounters = field(default_factory=EnergyCounters)
-    _gpus: Gpus = field(default_factory=Gpus)
+    _devices: list[Any] = field(default_factory=lambda: [point.load()() for point in points("marin.meters").values()])
 
     def lap(self, steps: int, tokens: int) -> dict[str, float]:
         """What the machine did since the last lap, in which so many train steps with so many tokens were executed."""
@@ -79,7 +80,7 @@ class Meter:
             UTILISATION: 100 * busy / took / cores,
             "system/peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             **({ENERGY: joules} if joules is not None else {}),
-            **self._gpus.lap(),
+            **{key: value for device in self._devices for key, value in device.lap().items()},
         }
 
 

@@ -35,7 +35,7 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         self._running: dict[JobFuture, threading.Thread] = {}
         self._prepared: list[_Process] = []
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *ended: object) -> None:
         with self._mutex:
             waiting, self._waiting = self._waiting, []
             running = dict(self._running)

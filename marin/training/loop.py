@@ -30,14 +30,13 @@ from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Batches, Span, streams, token_dataset
 from marin.training.initial import initial_slices
-from marin.training.runtime import canary, hosts
+from marin.training.runtime import hosts
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.objective import Rollouts, objective_plugin
 from marin.training.runtime.parts import experts
-from marin.training.runtime.profile import exact_profile, layered_step
+from marin.training.runtime.profile import check_known, exact_profile, layered_step
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
-from marin.training.step import known
 from marin.training.step.contract import Step, StepOutcome, mesh_of
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
@@ -175,8 +174,7 @@ class Training:
         store: Store | None = None,
     ) -> None:
         check_device(recipe.arithmetic, jax.devices()[0].device_kind)
-        canary.check(recipe.arithmetic)
-        known.check(recipe.arithmetic)
+        check_known(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
         self.mesh = training_mesh(recipe, execution)

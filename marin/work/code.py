@@ -30,7 +30,6 @@ NEUTRAL = {
     "marin/record/events.py": "how results are recorded",
     "marin/record/meter.py": "measurements beside the evidence",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",
-    "marin/training/step/known.py": "whether a machine may train; an answer pinned for one more compiler changes no step",
     "marin/plugins/scale/hlo.py": "what is said of compiled programs",
     "marin/work/placed.py": "how tasks come to workers, and answers back",
 }

@@ -7,14 +7,38 @@ of one and stand in the train split of the other: what is measured of it would b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from marin.data.documents import SplitCount, documents_of, read_texts
+from marin.data.documents import PARTS, VALIDATION, SplitCount, documents_of, read_texts
 from marin.errors import DataError
+
+log = logging.getLogger(__name__)
 
 _SIZE = 16
 """Bytes of a digest that are kept: for any number of texts that a machine can hold they are different ones."""
+
+
+def held_out_of_all(out: Path, parts: Sequence[str], train: SplitCount, *, leave_out: bool) -> tuple[SplitCount, int]:
+    """What is trained on of the ``parts`` of a corpus in ``out``, and how many documents were left out of it: with ``leave_out``
+    all that one of the parts holds out, and otherwise none, with a warning."""
+    texts = texts_of(out / VALIDATION)
+    found = SplitCount(0, 0)
+    for name in parts:
+        split = out / PARTS / f"{name}.jsonl"
+        one = without(split, texts, leave_out=leave_out, where=f"dataset.parts.{name}")
+        found = SplitCount(found.documents + one.documents, found.text_bytes + one.text_bytes)
+    if leave_out:
+        train = SplitCount(train.documents - found.documents, train.text_bytes - found.text_bytes)
+        return train, found.documents
+    if found.documents:
+        log.warning(
+            "%d documents that are trained on are held out in another part of the mixture, so what is measured of these says "
+            "little; dataset.held_out=all leaves them out of what is trained on",
+            found.documents,
+        )
+    return train, 0
 
 
 def texts_of(split: Path) -> frozenset[bytes]:

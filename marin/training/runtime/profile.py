@@ -9,11 +9,13 @@ from jax.sharding import Mesh
 
 from marin.provenance.plugins import named
 from marin.recipe.arithmetic import PROFILES
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Arithmetic, Recipe
 
 if TYPE_CHECKING:
     from marin.training.state import TrainState
     from marin.training.step.contract import Step
+
+KNOWN_STEPS = "known-steps"
 
 
 class Named(Protocol):
@@ -64,6 +66,17 @@ class Profile(Protocol):
     def differences(self, recipe: Recipe, vocab_size: int, recorded: Mapping[str, bytes]) -> Mapping[str, str]:
         """Where programs of ``recipe`` are first another than the recorded ones, by name, for people. ``recorded``: their plain
         forms, which anybody may have written."""
+
+
+def check_known(arithmetic: Arithmetic) -> None:
+    """``Unsupported`` where this machine does not give the known answers, which decide no bits: no step imports them."""
+    for name in ("canary", KNOWN_STEPS):
+        named(PROFILES, name, f"arithmetic.profile={arithmetic.profile}").check(arithmetic)
+
+
+def check_recorded(arithmetic: Arithmetic, recorded: object) -> None:
+    """Refuse to replay what another compiler made: see :func:`marin.training.step.known.check_recorded`."""
+    named(PROFILES, KNOWN_STEPS, f"arithmetic.profile={arithmetic.profile}").check_recorded(arithmetic, recorded)
 
 
 def exact_profile() -> Profile:

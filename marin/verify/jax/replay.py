@@ -32,8 +32,8 @@ from marin.training.run import compiled_identity, program_identity
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.objective import objective_plugin
+from marin.training.runtime.profile import check_recorded
 from marin.training.runtime.turn import compiling
-from marin.training.step import known
 from marin.training.step.slices import SlicedState
 from marin.verify.derivation.series import Measured
 from marin.verify.jax import tensors
@@ -101,7 +101,7 @@ def same_program(recorded: Mapping[str, object], training: Training) -> None:
         Unsupported: on an accelerator, whose profile promises the bits of one compiler on one kind of device; under portable-cpu
             where the run's compiler is not known to give the same train steps.
     """
-    known.check_recorded(training.recipe.arithmetic, recorded.get("jaxlib"))
+    check_recorded(training.recipe.arithmetic, recorded.get("jaxlib"))
     lines = compare.compiled(recorded, compiled_identity(training)) if recorded else []
     exact = training.recipe.arithmetic.profile == "exact"
     for line in lines:

@@ -41,9 +41,8 @@ def judge_model(case: Case, planned: Collection[str]) -> Verdict:
 def check_machine(case: Case) -> None:
     """Raises ``Unsupported`` where the contract can not be honoured, before anything is computed that would differ."""
     apply(case.run.recipe.arithmetic, case.execution)
-    from marin.training.runtime import canary  # jax, after the contract is in force
-    from marin.training.step import known
+    from marin.training.runtime import canary, profile  # jax, after the contract is in force
 
     canary.check(case.run.recipe.arithmetic)
     recorded = case.run.training[-1].body.program if case.run.training else {}
-    known.check_recorded(case.run.recipe.arithmetic, recorded.get("jaxlib"))
+    profile.check_recorded(case.run.recipe.arithmetic, recorded.get("jaxlib"))

@@ -95,4 +95,4 @@ def test_none_where_processors_compute_or_no_driver_answers(monkeypatch: pytest.
 
 
 def test_a_lap_of_training_has_them() -> None:
-    assert Meter(_gpus=Gpus(Nvml([None]))).lap(1, 1)["system/gpu_0_memory_usage_megabytes"] == 100_000.0
+    assert Meter(_devices=[Gpus(Nvml([None]))]).lap(1, 1)["system/gpu_0_memory_usage_megabytes"] == 100_000.0

@@ -36,8 +36,8 @@ COMPUTE = (
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function
 CONFINED = {
-    **dict.fromkeys(("jax", "jaxlib", "haliax", "equinox", "optax"), COMPUTE),
-    "levanter": (*COMPUTE, "marin/loops/levanter.py"),
+    **dict.fromkeys(("jaxlib", "haliax", "equinox", "optax"), COMPUTE),
+    **dict.fromkeys(("jax", "levanter"), (*COMPUTE, "marin/loops/levanter.py")),
     "ray": ("marin/plugins/ray/",),
     "lm_eval": ("marin/plugins/evaluation/",),
     "click": ("marin/cli/", "marin/plugins/"),

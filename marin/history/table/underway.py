@@ -25,7 +25,7 @@ from marin.record.events import LEASES, LeaseRenewed, LeaseTaken, read
 TERM = timedelta(seconds=120)
 """How long a lease outlives its executor's last sign where nothing else is said (:mod:`marin.execution.leases.lease`)."""
 GPU_BUSY = "_utilization_percentage"
-"""How the names of GPUs' shares of time end (:mod:`marin.record.gpus`)."""
+"""How the names of GPUs' shares of time end (:mod:`marin.provenance.gpus`)."""
 QUIET = timedelta(minutes=10)
 """After so long without a sign a list says since when, where no lease tells more."""
 

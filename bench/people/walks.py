@@ -1,4 +1,4 @@
-"""`python -m bench.walks [WALK ...] --keep FOLDER`: five people's first hours, each from an empty home, step by step.
+"""`python -m bench.people.walks [WALK ...] --keep FOLDER`: five people's first hours, each from an empty home, step by step.
 
     newcomer     README to the letter, in a fresh clone whose path has a space
     researcher   own text, own tokenizer, a sweep of two rates and two seeds, read
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from PIL import Image
 
-TREE = Path(__file__).parents[1]
+TREE = Path(__file__).parents[2]
 PICTURES = TREE / "tests" / "e2e" / "pages" / "pictures"
 BYTES, TALLEST = 40_000, 1600
 LOOP = """
@@ -236,7 +236,7 @@ def keep(path: Path, picture: Image.Image) -> None:
 
 def main() -> None:
     """Walk, and look."""
-    parser = argparse.ArgumentParser(prog="python -m bench.walks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.people.walks", description=__doc__)
     parser.add_argument("walks", nargs="*", metavar="WALK", default=list(WALKS))
     parser.add_argument(
         "--keep", required=True, type=Path, metavar="FOLDER", help="A new folder for homes and folders."

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marin.record.gpus import Gpus
+from marin.provenance.gpus import Gpus
 from marin.record.meter import Meter
 
 NOT_SUPPORTED, NOT_FOUND = 3, 6

@@ -1,0 +1,1 @@
+"""What people go through who begin here."""

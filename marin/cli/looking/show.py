@@ -35,6 +35,8 @@ from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.underway import underway
 from marin.kinds.families.experiment import ExperimentRegistered
 from marin.process.text import visible_json, written
+from marin.provenance.plugins import named
+from marin.recipe.objective import objective_plugins
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 
@@ -50,7 +52,7 @@ class ShowOptions:
     summary: bool = flag("A run, or that of a pointer, in a few lines, with what to try next.")
     recipe: bool = flag("Only the recipe of the run, as it is digested.")
     step: int | None = option("N", "With --data: what train step N saw.", least=0)
-    data: bool = flag("The documents and tokens of the train step that --step names.")
+    data: bool = flag("The documents and tokens, or some completions, of the train step that --step names.")
     as_json: bool = flag("Print one JSON object.", "--json")
 
 
@@ -117,7 +119,7 @@ def show(options: ShowOptions) -> None:
             return
         view = runs.load(root.history(), run)
         if options.step is not None:
-            _show_data(root, view, options.step, as_json=options.as_json)
+            show_data(root, view, options.step, as_json=options.as_json)
         elif options.recipe:
             print_json(view.started.body.recipe, indent=2)
         elif options.summary:
@@ -292,7 +294,11 @@ def _moved_by(view: Run) -> list[tuple[str, str, str]]:
     return [(name, str(len(paths)), ", ".join(paths)) for name, paths in groups.items()]
 
 
-def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:
+def show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:
+    """What a train step saw, whether it was executed yet or not; of completions, once they are drawn."""
+    if view.recipe.objective is not None:
+        _show_completions(root, view, step, as_json=as_json)
+        return
     from marin.training.inspection.batch import batch_of
 
     batch = batch_of(view, root.store(), step)
@@ -308,6 +314,31 @@ def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:
         say(f"{sequence.part}, sequence {sequence.index}, {documents}, {len(sequence.tokens)} tokens")
         say(f"  ids   {' '.join(map(str, sequence.tokens))}")
         say(f"  text  {visible_json(sequence.text)}")
+
+
+def _show_completions(root: Root, view: Run, step: int, *, as_json: bool) -> None:
+    """What a train step of a run that learns from rewards saw: the first completion of its first prompts."""
+    recipe = view.recipe
+    (point,) = objective_plugins(recipe)
+    batches = {fact.body.start + at: one for fact in view.segments for at, one in enumerate(fact.body.batches)}
+    if step not in batches:
+        raise UsageError(
+            "no completions are recorded of this train step",
+            where=f"--step {step}",
+            expected=f"one of {len(batches)} that are recorded, from {recipe.first_step} on",
+            found=str(step),
+            cure=f"`marin show {view.run}` lists them; completions are known once they are drawn",
+        )
+    digest, store = batches[step], root.store()
+    texts = named(*point, "objective").completion_texts(recipe, store, store.read(digest))
+    if as_json:
+        shown = [dict(zip(("prompt", "completion", "reward"), one, strict=True)) for one in texts]
+        print_json({"run": view.run, "step": step, "digest": digest, "completions": shown})
+        return
+    print_fields([("run", view.run), ("train step", str(step)), ("completions", f"{digest} (`marin store get`: all)")])
+    say()
+    rows = [(visible_json(prompt), visible_json(text), reward) for prompt, text, reward in texts]
+    print_table(("prompt", "completion", "reward"), rows, empty="no completion")
 
 
 def _show_event(root: Root, name: str, *, as_json: bool) -> None:

@@ -33,6 +33,7 @@ def order_page(run: Run, origin: str) -> bytes:
         scripts=[copying()],
         run=run,
         origin=origin,
+        completions=run.started.body.recipe.get("objective") is not None,
         facts=list(_facts(run, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),
         segments=[
             (part.start, part.end, [(step, known[step]) for step in range(part.start, part.end) if step in known])
@@ -42,6 +43,9 @@ def order_page(run: Run, origin: str) -> bytes:
 
 
 def _facts(run: Run, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]:
+    if run.started.body.recipe.get("objective") is not None:
+        yield from _of_completions(run, steps)
+        return
     trainer, model = run.started.body.recipe.get("trainer", {}), run.started.body.recipe.get("model", {})
     batch, length = trainer.get("batch_size"), model.get("seq_len")
     yield "train steps recorded", steps
@@ -57,3 +61,12 @@ def _facts(run: Run, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]
     yield "all batches", order_digest(run)
     if (made := run.steps.get("tokens")) is not None:
         yield "token cache", made.output.digest
+
+
+def _of_completions(run: Run, steps: int) -> Iterator[tuple[str, str | int]]:
+    recipe = run.started.body.recipe
+    yield "train steps recorded", steps
+    yield "completions of a train step", recipe.get("trainer", {}).get("batch_size", "")
+    yield "seed of the order", str(recipe.get("seed", ""))
+    yield "order", f"a new permutation of all prompts for each pass, keyed by the seed: {recipe.get('order')}"
+    yield "all batches", order_digest(run)

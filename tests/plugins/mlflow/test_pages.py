@@ -18,6 +18,7 @@ from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -354,6 +355,15 @@ def test_the_data_order_names_every_batch(record: Run):
     shown = safe(order_page(record, ORIGIN)).text
     assert order_digest(record) in shown
     assert "Train steps 30 to 59" in shown
+    learned = {**record.started.body.recipe, "objective": {"name": "grpo"}}
+    started = replace(record.started, body=msgspec.structs.replace(record.started.body, recipe=learned))
+    of_completions = safe(order_page(replace(record, started=started), ORIGIN)).text
+    assert order_digest(record) in of_completions and "stored record of its completions" in of_completions
+    assert (
+        "token stream" in shown
+        and "token stream" not in of_completions
+        and "passes over the data" not in of_completions
+    )
 
 
 STAND_IN = """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
 
 from ledger import MemoryStorage, Store
-from marin.errors import DataError
+from marin.cli.looking.show import show_data
+from marin.errors import DataError, UsageError
 from marin.plugins.rl.record import (
     CompletionRecord,
     PromptRecord,
@@ -86,3 +90,20 @@ def test_people_read_prompts_first_completions_and_rewards() -> None:
     for data in (b"", RECORD.encode()[:-1], far.encode(), changed(0, reward="much").encode()):
         with pytest.raises(DataError, match="a record of another recipe"):
             first_of_each(recipe, store, data)
+
+
+def test_what_a_train_step_saw_are_the_completions_of_its_update(capsys: pytest.CaptureFixture[str]) -> None:
+    """And no sequences of the token stream, which this run never saw."""
+    store = Store(MemoryStorage())
+    kept = store.put_bytes(RECORD.encode()).digest
+    segment = SimpleNamespace(body=SimpleNamespace(start=6, batches=[kept, kept]))
+    view = SimpleNamespace(run="abcd2345", recipe=recipe_with(), segments=[segment])
+    root = SimpleNamespace(store=lambda: store)
+    show_data(root, view, 7, as_json=False)  # type: ignore[arg-type]
+    lines = capsys.readouterr().out.splitlines()
+    assert kept in lines[2] and lines[-2].split() == ['"0+2="', '"text', "(11,", '12)"', "1"]
+    show_data(root, view, 7, as_json=True)  # type: ignore[arg-type]
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["completions"][1] == {"prompt": "0+0=", "completion": "text (14, 15, 16)", "reward": "0"}
+    with pytest.raises(UsageError, match="no completions are recorded of this train step"):
+        show_data(root, view, 8, as_json=True)  # type: ignore[arg-type]

@@ -109,6 +109,22 @@ def test_a_loop_may_count_in_numpy(folder: Path) -> None:
         run.log(0.5, loss=1.0)  # type: ignore[arg-type]
 
 
+def test_two_loops_differ_by_batch_loss_or_state(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alterations = ("pass", "batch = batch + (step == 4)", "other[1] = 1.0 if step == 5 else 0.0")
+    runs = []
+    for change in alterations:
+        execute(folder, change)
+        runs.append(marin.open().run().id)
+    capsys.readouterr()
+
+    def said(other: str) -> str:
+        main.run(["-q", "diff", runs[0], other])
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("step"))
+
+    assert said(runs[0]).split() == ["step", "equal"]
+    assert "train step 4: batch: " in said(runs[1]) and "train step 5: state: " in said(runs[2])
+
+
 def test_labels_decide_no_verdict(folder: Path) -> None:
     root = execute(folder)
     for said in (("describe", "the first"), ("tag", "kept=yes")):

@@ -186,7 +186,31 @@ def _records(run: Run) -> Iterator[tuple[int, _Record]]:
             )
 
 
+def _loop_steps(run: Run) -> dict[int, tuple[str, str, str]]:
+    """Batch, loss and state of the train steps of a loop; a state only where the loop told one."""
+    found = {}
+    for fact in run.loop:
+        body = fact.body
+        last = min(len(body.losses), len(body.batches)) - 1
+        for offset, (batch, loss) in enumerate(zip(body.batches, body.losses, strict=False)):
+            found[body.start + offset] = (str(batch), str(loss), str(body.state or "") if offset == last else "")
+    return found
+
+
+def _loop_step(one: Run, other: Run) -> Difference:
+    mine, theirs = _loop_steps(one), _loop_steps(other)
+    for step in sorted(mine.keys() & theirs.keys()):
+        for what, x, y in zip(("batch", "loss", "state"), mine[step], theirs[step], strict=True):
+            if x and y and x != y:
+                return Difference("step", "different", (f"train step {step}: {what}: {x} against {y}",), step)
+    if mine.keys() != theirs.keys():
+        return Difference("step", "different", (f"{len(mine)} train steps against {len(theirs)}",), None)
+    return Difference("step", "equal")
+
+
 def _step(one: Run, other: Run) -> Difference:
+    if one.loop or other.loop:
+        return _loop_step(one, other)
     if one.segments and other.segments:
         a, b = one.segments[0].body, other.segments[0].body
         if a.start == b.start and a.start_state != b.start_state:
@@ -226,6 +250,12 @@ def _step(one: Run, other: Run) -> Difference:
 
 def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceNames | None) -> Difference:
     """``names`` None: they were not asked for."""
+    if (one.loop or other.loop) and step.outcome == "different":
+        return Difference(
+            "tensor",
+            "unknown",
+            ("a loop's tensors are in the manifests of its states: `marin verify --by` names them",),
+        )
     if step.step is None:
         return Difference("tensor", "equal")
     mine, theirs = dict(_records(one)).get(step.step), dict(_records(other)).get(step.step)

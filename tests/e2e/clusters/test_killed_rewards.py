@@ -56,15 +56,15 @@ elif place == "the recorder, when completions are stored and no event names them
     from marin.training.run import Recorder
     at_call(2, Recorder, "checkpoint")
 elif place == "the writer, in the middle of an event":
-    from ledger.log.journal import Journal
-    once = Journal.write
+    from ledger.log.journal import JournalWriter
+    once = JournalWriter.write
     def write(journal, record):
         data = record.encode()
         if b"train.segment/v1" in data:
             journal._storage.write_at(journal._name, journal._end, data[: len(data) // 2])
             die()
         once(journal, record)
-    Journal.write = write
+    JournalWriter.write = write
 for name in ("corpus", "tokenizer", "tokens", "train"):
     done = run_stage(name, plan=PIPELINE, recipe=recipe, root=open_root(), project=Path.cwd(), execution=execution)
 print(done.result.output.digest)

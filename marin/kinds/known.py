@@ -1,9 +1,10 @@
 """Which types of events there are, and what each one is: one registry, for all who ask.
 
 The families that a run of the pipeline or of a loop is made of stand here. All others are found by the entry points
-``marin.kinds``, each of which names a tuple of kinds, when a type is met that does not stand here. What a verdict rests on is
-asked of Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are
-shown, and keeps a verdict from PASS.
+``marin.kinds``, each of which names a tuple of kinds, when a type is met that does not stand here. Marin's own bear the name
+of a family, the beginning of its types, so that for a type one plugin alone is loaded. What a verdict rests on is asked of
+Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are shown,
+and keeps a verdict from PASS.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from importlib.metadata import EntryPoint
 
 from marin.kinds.body import Body
 from marin.kinds.families import evaluation, following, lease, loop, run, step, tracking, train, verification
@@ -29,7 +31,7 @@ CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in f
 
 def own_kind(type: str) -> Kind | None:
     """What a type is to the core or to a plugin of Marin's own; None where neither knows it."""
-    return CORE.get(type) or (None if type.startswith(LEDGER) else of_own_plugins().get(type))
+    return CORE.get(type) or (None if type.startswith(LEDGER) else _of_own_plugin(type))
 
 
 def kind_of(type: str) -> Kind | None:
@@ -79,20 +81,37 @@ def numbers_of(body: Body) -> Mapping[str, Mapping[str, str]]:
     return {} if kind is None or kind.numbers is None else kind.numbers(body)
 
 
-@cache
+def _of_own_plugin(type: str) -> Kind | None:
+    families = [name for name in own_families() if type.startswith((f"{name}.", f"{name}/"))]
+    return next((kind for name in families for kind in own_family(name) if kind.type == type), None)
+
+
 def of_own_plugins() -> Mapping[str, Kind]:
     """Types of Marin's own plugins."""
+    return {kind.type: kind for name in own_families() for kind in own_family(name)}
+
+
+@cache
+def own_family(name: str) -> tuple[Kind, ...]:
+    """The types of one family of Marin's own plugins."""
+    kinds: tuple[Kind, ...] = own_families()[name].load()
+    return kinds
+
+
+@cache
+def own_families() -> Mapping[str, EntryPoint]:
+    """The families of Marin's own plugins by name; nothing is loaded for that."""
     from marin.provenance.plugins import own_points
 
-    return {kind.type: kind for point in own_points(GROUP).values() for kind in point.load()}
+    return own_points(GROUP)
 
 
 @cache
 def of_other_plugins() -> Mapping[str, Kind]:
     """Types of other installed plugins; what is not a kind, or has a type or a body that is taken, is left out."""
-    from marin.provenance.plugins import loaded, own_points
+    from marin.provenance.plugins import loaded
 
-    mine, bodies = own_points(GROUP), {kind.body for kind in own_kinds()}
+    mine, bodies = own_families(), {kind.body for kind in own_kinds()}
     found: dict[str, Kind] = {}
     for name, family in loaded(GROUP):
         for kind in () if name in mine else family if isinstance(family, tuple | list) else (family,):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -132,12 +134,26 @@ def test_nobody_brings_a_type_of_ours_in_the_place_of_a_plugin_that_is_missing(m
     theirs = [EntryPoint(name, f"{__name__}:THEIRS", known.GROUP) for name in honest]
     monkeypatch.setattr(plugins, "entry_points", lambda group: theirs)
     monkeypatch.setattr(plugins, "own_points", lambda group: {})
-    known.of_own_plugins.cache_clear()
+    known.own_families.cache_clear()
     try:
         assert all(own_kind(kind.type) is None for kind in KINDS if kind.type not in CORE)
     finally:
         monkeypatch.undo()
-        known.of_own_plugins.cache_clear()
+        known.own_families.cache_clear()
+
+
+LOADED = """
+import sys
+from marin.kinds.known import own_kind
+assert own_kind("graph.started/v1") and own_kind("step.checked/v1") and not own_kind("nobody.knows/v1")
+print([name for name in sys.modules if name.startswith("marin.plugins.")])
+"""
+
+
+def test_a_family_is_found_by_the_beginning_of_its_types_and_no_plugin_is_loaded_for_another() -> None:
+    assert all(own_kind(kind.type) is kind for kind in KINDS)
+    done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
 
 
 def test_nothing_is_looked_for_of_a_type_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +161,6 @@ def test_nothing_is_looked_for_of_a_type_of_the_ledger(monkeypatch: pytest.Monke
         raise AssertionError("nobody has to look")
 
     monkeypatch.setattr(plugins, "own_points", asked)
-    known.of_own_plugins.cache_clear()
+    known.own_families.cache_clear()
     assert kind_of("log.anchored/v1") is None
     assert kind_of(RUN_STARTED) is CORE[RUN_STARTED]

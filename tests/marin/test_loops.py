@@ -327,6 +327,19 @@ def test_two_of_one_name_are_refused(folder: Path) -> None:
                 run.log(0, tokens=value)  # type: ignore[arg-type]
 
 
+def test_a_refused_call_leaves_nothing_of_a_step(folder: Path) -> None:
+    """Corrected, the same step is logged again; and a loop that goes on without it has a record that holds."""
+    with marin.start_run() as run:
+        run.log(0, loss=1.0)
+        for wrong in ({"batch": lambda: None}, {"acc": "high"}, {"train/loss": 2.0}):
+            with pytest.raises(UsageError):
+                run.log(1, loss=0.5, **wrong)
+        run.log(1, loss=0.25, batch=b"seen")
+    found = load(open_root().history(), run.id)
+    assert list(found.losses.values()) == [1.0, 0.25] and found.metrics == {"loop.loss_last": 0.25}
+    assert words(judged(open_root(), "true"))["ledger"] == "PASS"
+
+
 def test_what_a_crash_can_lose_is_bounded(folder: Path) -> None:
     run = marin.start_run()
     for step in range(2 * EVERY + 1):

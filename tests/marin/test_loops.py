@@ -403,7 +403,8 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
 
         def to_dict(self) -> dict[str, object]:
             told = {"lr_scheduler_kwargs": {"min_lr": 0.5}, "betas": (1, 2), "device": object(), "report_to": []}
-            return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, **told}
+            nested = {"stages": [{"stage": 2, "cache_dir": "/home/ada"}], "hub": {"token": "s"}, "api_token": "s"}
+            return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, "parallel": nested, **told}
 
     class Model:
         def state_dict(self) -> dict[str, object]:
@@ -421,6 +422,7 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
     assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
     recorded = load(open_root().history(), run.id).started.body.recipe
     told = {"learning_rate": (0.25).hex(), "seed": 3, "lr_scheduler_kwargs": {"min_lr": (0.5).hex()}, "betas": [1, 2]}
+    told["parallel"] = {"stages": [{"stage": 2}]}  # nothing of a machine, nor what opens a door, however deep
     assert {name: value for name, value in recorded.items() if name != "loop"} == told
     (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})

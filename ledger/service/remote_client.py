@@ -40,9 +40,6 @@ AWAY_SECONDS = 600.0
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 
 logger = logging.getLogger(__name__)
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
-
-logger = logging.getLogger(__name__)
 
 
 class RemoteClient:
@@ -148,8 +145,8 @@ class RemoteClient:
         )
 
     def _refused(self, error: OSError) -> LedgerError:
-        if not isinstance(error, ssl.SSLError):
-            return self._gone(error)
+        if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return self._gone(error)  # nothing was said of a key: it ended, or what forwards to it has nobody behind it
         reason = str(error.reason or error)[:120]
         if "ALERT" in reason:  # the other side's word: what it thinks of the certificate that was shown
             return Unverified(

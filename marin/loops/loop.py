@@ -110,8 +110,18 @@ class Loop(AbstractContextManager["Loop"]):
         """
         self._check_open()
         step = _step_number(step)
+        if LOSS in metrics:
+            raise UsageError(
+                "a metric of the loss's own name",
+                where=f"run {self.id}",
+                expected="log(step, loss=...), which curves show under this name",
+                found=LOSS,
+                cure="leave it out, or give it another name",
+            )
+        numbers = {name: _hex(number, name) for name, number in metrics.items()}  # before anything is taken in
         if loss is not None:
-            value, waiting = _hex(loss, "loss"), self._waiting or self._next()
+            value, seen = _hex(loss, "loss"), "" if batch is None else batch_digest(batch)
+            waiting = self._waiting or self._next()
             if waiting.start is None:
                 waiting.start = step
             if step != waiting.end:
@@ -127,23 +137,15 @@ class Loop(AbstractContextManager["Loop"]):
                 waiting = _Waiting(step)
             self._waiting = waiting
             waiting.losses.append(value)
-            waiting.batches.append("" if batch is None else batch_digest(batch))
-            self._losses.append((step, waiting.losses[-1]))
-        if LOSS in metrics:
-            raise UsageError(
-                "a metric of the loss's own name",
-                where=f"run {self.id}",
-                expected="log(step, loss=...), which curves show under this name",
-                found=LOSS,
-                cure="leave it out, or give it another name",
-            )
-        for name, number in metrics.items():
+            waiting.batches.append(seen)
+            self._losses.append((step, value))
+        for name, value in numbers.items():
             self._waiting = self._waiting or self._next()
             steps, values = self._waiting.series.setdefault(name, ([], []))
-            values.append(_hex(number, name))
+            values.append(value)
             steps.append(step)
             if step >= self._metrics.get(name, (step,))[0]:
-                self._metrics[name] = step, float.fromhex(values[-1])
+                self._metrics[name] = step, float.fromhex(value)
 
     def __call__(self, step: int, loss: float, batch: Any = None, state: Any = None) -> None:
         """The run as a callback: a train step, and the state after it where there is one."""

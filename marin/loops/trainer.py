@@ -8,6 +8,7 @@ when the trainer saves a checkpoint, and at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,15 +92,16 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
 
 def _plain_arguments(args: Any) -> dict[str, Any]:
     """The trainer's arguments that are plain values, or mappings and lists of them, without its folders and its host."""
-    values = args.to_dict() if hasattr(args, "to_dict") else {}
-    return {
-        name: value
-        for name, value in values.items()
-        if value not in (None, [], {})
-        and _is_plain(value)
-        and not name.endswith(("_dir", "_token"))
-        and "hub" not in name
-    }
+    values = _without_places(args.to_dict()) if hasattr(args, "to_dict") else {}
+    return {name: value for name, value in values.items() if _is_plain(value) and value not in (None, [], {})}
+
+
+def _without_places(value: Any) -> Any:
+    """Without folders, tokens and what is of the hub, however deep they lie: a log keeps what it was told for good."""
+    if isinstance(value, Mapping):
+        kept = {name: item for name, item in value.items() if not re.search("hub|_(dir|token)$", str(name))}
+        return {name: _without_places(item) for name, item in kept.items()}
+    return list(map(_without_places, value)) if isinstance(value, list | tuple) else value
 
 
 def _is_plain(value: object) -> bool:

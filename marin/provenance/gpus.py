@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import suppress
 from typing import Any
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -33,21 +32,25 @@ class Gpus:
         self._library, self._handles, self._last = library, dict[int, Any](), dict[int, int]()
         if os.environ.get("JAX_PLATFORMS") == "cpu":
             return
-        with suppress(OSError, AttributeError):
+        try:
             self._library = library or ctypes.CDLL(LIBRARY)
             self._find()
+            self.lap()  # the first begins now; a library without one of the functions says so here, not in a training
+        except (OSError, AttributeError):
+            self._handles.clear()
 
     def _find(self) -> None:
         count, named = ctypes.c_uint(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if self._library.nvmlInit_v2() or self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
             return
-        wanted = None if named is None or "-" in named else {part.strip() for part in named.split(",")}
+        wanted = None
+        if named is not None and "GPU-" not in named and "MIG-" not in named:  # by number; -1: not one of them
+            wanted = {part.strip() for part in named.split(",")}
         for index in range(count.value):
             handle = ctypes.c_void_p()
             found = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)) == 0
             if found and (wanted is None or str(index) in wanted):
                 self._handles[index], self._last[index] = handle, 0
-                self._busy(index)
 
     def lap(self) -> dict[str, float]:
         """Of each GPU the mean share of time since the last lap in which a kernel ran, as far as the driver still has it (seconds

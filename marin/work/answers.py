@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +33,12 @@ class Answer:
         return text if re.fullmatch(r"sha256:[0-9a-f]{64}", text) else ""
 
     def keep(self, digest: str) -> None:
-        """For this machine, these versions and this code, until one of them is another."""
+        """For this machine, these versions and this code, until one of them is another; where the cache cannot be written, it
+        is computed again the next time."""
         written = self.file.with_name(f"{self.file.name}.{os.getpid()}")
-        written.write_text(digest, encoding="ascii")
-        written.replace(self.file)
+        with suppress(OSError):
+            written.write_text(digest, encoding="ascii")
+            written.replace(self.file)
 
 
 def answer(start: str) -> Answer:
@@ -45,5 +48,11 @@ def answer(start: str) -> Answer:
         Refused: others could write the user's cache.
     """
     cpu, code = processor(), files_digest(code_folder(), code_of((start,)))
-    about = {"features": list(cpu.features), "model": cpu.model, "versions": environment.versions(), "code": code}
+    about = {
+        "features": list(cpu.features),
+        "model": cpu.model,
+        "numbers": list(cpu.numbers),  # a virtual machine may hide the model in words, and compilers go by these
+        "versions": environment.versions(),
+        "code": code,
+    }
     return Answer(own_folder("answers") / digest_bytes(canonical_bytes(about)).removeprefix("sha256:"))

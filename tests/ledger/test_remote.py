@@ -3,6 +3,7 @@ All on the loopback interface, by real TLS."""
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -278,6 +279,22 @@ def test_a_service_with_another_key_is_not_believed(lab) -> None:
     """Who sits between the two and has a key of its own."""
     with pytest.raises(Unverified, match="the service at this address has another key"):
         lab.client(BOB, service=EVE)
+
+
+def test_what_ends_a_connection_says_nothing_of_keys(lab) -> None:
+    """As a tunnel does whose far end is away: it takes a connection, and ends it before the first word."""
+    with socket.create_server(("127.0.0.1", 0)) as tunnel:
+
+        def end() -> None:
+            taken, _ = tunnel.accept()
+            with taken:
+                taken.recv(1 << 16)
+
+        far = threading.Thread(target=end)
+        far.start()
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            RemoteClient("127.0.0.1", tunnel.getsockname()[1], BOB, make_certificate(SERVICE))
+        far.join()
 
 
 def test_without_tls_there_is_no_answer(lab) -> None:

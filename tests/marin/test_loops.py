@@ -327,6 +327,19 @@ def test_two_of_one_name_are_refused(folder: Path) -> None:
                 run.log(0, tokens=value)  # type: ignore[arg-type]
 
 
+def test_a_refused_call_leaves_nothing_of_a_step(folder: Path) -> None:
+    """Corrected, the same step is logged again; and a loop that goes on without it has a record that holds."""
+    with marin.start_run() as run:
+        run.log(0, loss=1.0)
+        for wrong in ({"batch": lambda: None}, {"acc": "high"}, {"train/loss": 2.0}):
+            with pytest.raises(UsageError):
+                run.log(1, loss=0.5, **wrong)
+        run.log(1, loss=0.25, batch=b"seen")
+    found = load(open_root().history(), run.id)
+    assert list(found.losses.values()) == [1.0, 0.25] and found.metrics == {"loop.loss_last": 0.25}
+    assert words(judged(open_root(), "true"))["ledger"] == "PASS"
+
+
 def test_what_a_crash_can_lose_is_bounded(folder: Path) -> None:
     run = marin.start_run()
     for step in range(2 * EVERY + 1):
@@ -390,7 +403,8 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
 
         def to_dict(self) -> dict[str, object]:
             told = {"lr_scheduler_kwargs": {"min_lr": 0.5}, "betas": (1, 2), "device": object(), "report_to": []}
-            return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, **told}
+            nested = {"stages": [{"stage": 2, "cache_dir": "/home/ada"}], "hub": {"token": "s"}, "api_token": "s"}
+            return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, "parallel": nested, **told}
 
     class Model:
         def state_dict(self) -> dict[str, object]:
@@ -408,6 +422,7 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
     assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
     recorded = load(open_root().history(), run.id).started.body.recipe
     told = {"learning_rate": (0.25).hex(), "seed": 3, "lr_scheduler_kwargs": {"min_lr": (0.5).hex()}, "betas": [1, 2]}
+    told["parallel"] = {"stages": [{"stage": 2}]}  # nothing of a machine, nor what opens a door, however deep
     assert {name: value for name, value in recorded.items() if name != "loop"} == told
     (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})

@@ -59,6 +59,14 @@ class Nvml:
         return 0
 
 
+class WithoutMemory(Nvml):
+    """As ctypes has a library that lacks a function."""
+
+    @property
+    def nvmlDeviceGetMemoryInfo(self) -> Any:
+        raise AttributeError("undefined symbol: nvmlDeviceGetMemoryInfo")
+
+
 @pytest.fixture(autouse=True)
 def no_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
@@ -80,7 +88,7 @@ def test_the_mean_of_what_came_since_the_last_lap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen"), [("1", {"1"}), ("0,1", {"0", "1"}), ("", set()), ("GPU-5f1e", {"0", "1"})]
+    ("visible", "seen"), [("1", {"1"}), ("0,1", {"0", "1"}), ("", set()), ("-1", set()), ("GPU-5f1e", {"0", "1"})]
 )
 def test_gpus_that_cuda_may_not_use_are_left_out(monkeypatch: pytest.MonkeyPatch, visible: str, seen: set[str]) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -90,6 +98,9 @@ def test_gpus_that_cuda_may_not_use_are_left_out(monkeypatch: pytest.MonkeyPatch
 def test_none_where_processors_compute_or_no_driver_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Gpus(Nvml([None], starts=9)).lap() == {}, "NVML_ERROR_DRIVER_NOT_LOADED"
     assert Gpus(object()).lap() == {}, "a library of another kind"
+    assert Gpus(WithoutMemory([[(10, 90)]])).lap() == {}, (
+        "a library that lacks a function measures nothing and ends no training"
+    )
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert Gpus(Nvml([None])).lap() == {}
 

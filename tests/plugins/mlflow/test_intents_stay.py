@@ -298,7 +298,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("939799409a8a7300", "57b6990e64cc247f")
-AT_RANDOM = ("a28b20932cf411db", "905a6fda98ddf7d7", "b5ca68e9e9e2ea10")
+AT_RANDOM = ("582ceaf23563819b", "b38986ecb26a06e0", "2495670299da0e63")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

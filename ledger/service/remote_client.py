@@ -40,9 +40,6 @@ AWAY_SECONDS = 600.0
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 
 logger = logging.getLogger(__name__)
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
-
-logger = logging.getLogger(__name__)
 
 
 class RemoteClient:

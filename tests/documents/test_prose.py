@@ -62,10 +62,7 @@ WRITTEN = ("*.py", "*.mjs", "*.html", "*.json", "*.sh", "*.yaml", "Dockerfile")
 
 ODD_IN_PROGRAMS = {
     "whoever": (r"(?i)\bwhoever\b", "anyone who, or a noun: the holder of a key, a reader, a client"),
-    "none": (
-        r"(?<!there )(?<!here )\b(is|are|was|were) none\b(?! of)",
-        "what it is: invalid, malformed, not a number",
-    ),
+    "none": (r"(?<!there )(?<!here )\b(is|are|was|were) none\b(?! of)", "what it is: invalid, malformed, not a number"),
 }
 """Beside a report of `there is none`, "none" stands for nothing that is there and wrong."""
 BY_CHANCE = {"none": {"marin/plugins/collections/sources/page.py", "marin/plugins/lab/report.py"}}

@@ -91,7 +91,7 @@ def measured(name: str, model: Model, rule: Optimizer, seed: int, steps: int = S
         tokens,
         model=model,
         seed=seed,
-        trainer=Trainer(num_steps=steps, batch_size=BATCH, steps_per_segment=steps),
+        trainer=Trainer(num_steps=steps, batch_size=BATCH, steps_per_segment=min(steps, SEGMENT)),
         optimizer=rule,
         arithmetic=EXACT,
         mixture=HALVES,

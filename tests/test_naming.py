@@ -236,6 +236,7 @@ OF_OTHERS = {
     "test_compiled.py _src": "jax's: settings for which it has no public context manager",
     "test_loss.py _default_implementations": "Levanter's: a cache that a test clears",
     "test_repository.py _download_file": "MLflow's: what it calls on a repository for one file",
+    "test_gpus.py _obj": "ctypes': what byref refers to, for functions that stand for those of a C library",
     "test_scale.py _compute_inv_freq_llama": "Levanter's: the frequencies themselves",
 }
 """Private names of other projects, where they have no public one for it."""

@@ -31,7 +31,7 @@ class Groups:
     version: int
     most: int
     workers: int
-    _inputs: set[str] = field(default_factory=set)
+    _folders: set[str] = field(default_factory=set)
     _placed: set[tuple[int, int, str]] = field(default_factory=set)
 
     @property
@@ -45,9 +45,9 @@ class Groups:
         if key in self._placed:
             return
         folder = self.parent / process.kind
-        if process.kind not in self._inputs:
+        if process.kind not in self._folders:
             folder.mkdir(exist_ok=True)
-            self._inputs.add(process.kind)
+            self._folders.add(process.kind)
             if process.kind != RAY:
                 times = self.workers if process.kind == WORKER else 1
                 (folder / LIMIT[self.version]).write_text(str(self.most * times))
@@ -58,14 +58,14 @@ class Groups:
     def ended(self) -> int:
         """How many processes the kernel ended because their group was full."""
         count = 0
-        for kind in self._inputs:
+        for kind in self._folders:
             said = dict(line.split() for line in (self.parent / kind / ENDED[self.version]).read_text().splitlines())
             count += int(said.get("oom_kill", 0))
         return count
 
     def remove(self) -> None:
         """All of them; the processes have ended."""
-        for folder in (*(self.parent / kind for kind in self._inputs), self.parent):
+        for folder in (*(self.parent / kind for kind in self._folders), self.parent):
             with suppress(OSError):
                 folder.rmdir()
 

@@ -1,5 +1,5 @@
 """What this machine answered once, kept in the user's cache under all that decides it: its processor, the installed versions and
-the files of ours that compute it. An answer is the digest that came out; whoever asks knows which one is right."""
+the files of ours that compute it. An answer is the digest that came out; the caller knows which one is right."""
 
 from __future__ import annotations
 

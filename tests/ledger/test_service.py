@@ -6,7 +6,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -345,6 +345,15 @@ def test_a_client_has_no_deadline_and_each_of_its_frames_has_one(storage, signer
             decode_receipts(answer)
         connection.sendall(b"\0\0\0\x09{")
         assert frames.receive() is None, "a frame has a deadline"
+
+
+def test_the_deadline_of_a_greeting_ends_with_it():
+    near, far = socket.socketpair()
+    with near, closing(FrameSocket(far)) as frames:
+        near.sendall(b"\0\0\0\x02{}")
+        assert frames.greeting(60) == b"{}" and far.gettimeout() is not None
+        frames.be_patient(1.0)
+        assert far.gettimeout() is None
 
 
 def test_dribbling_buys_no_time():

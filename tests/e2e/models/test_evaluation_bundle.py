@@ -130,7 +130,7 @@ def test_each_altered_file_is_found_and_named(exported: Project, brought: Path) 
 
 
 def attested_again(project: Project, place: Path, **more: object) -> None:
-    """By the operator, whose key signs whatever he likes."""
+    """By the operator, whose key signs whatever is wanted."""
     from marin.record.attestation import attestation
 
     path, signer = place / "bundle" / bundle.ATTESTATION, signer_of(project)

@@ -91,7 +91,8 @@ def test_what_others_can_write_is_refused(folder: int, file: int, refused: bool)
 
 
 def test_fonts_lie_in_the_cache_and_are_listed_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MPLCONFIGDIR", raising=False)
+    monkeypatch.setenv("MPLCONFIGDIR", "")  # so that what is set below is taken back
+    monkeypatch.delenv("MPLCONFIGDIR")
     log = logging.getLogger("matplotlib.font_manager")
     log.setLevel(logging.NOTSET)
     use_font_cache()

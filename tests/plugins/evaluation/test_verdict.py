@@ -1,6 +1,6 @@
 """The verdict `evaluation`: an honest record passes, and whatever an operator signs instead is found and located.
 
-Each forgery is complete: the operator holds the key, so he stores another tree and signs the event that agrees with it.
+Each forgery is complete: the operator holds the key, stores another tree and signs the event that agrees with it.
 """
 
 from __future__ import annotations

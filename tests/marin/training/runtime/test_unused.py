@@ -14,8 +14,10 @@ pytestmark = pytest.mark.usefixtures("absent")
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in OF_MODELS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    """Nothing of them is imported yet, whatever other tests have imported in this process."""
+    for name in list(sys.modules):
+        if any(name == package or name.startswith(f"{package}.") for package in OF_MODELS):
+            monkeypatch.delitem(sys.modules, name)
 
 
 def names() -> tuple[type, type]:

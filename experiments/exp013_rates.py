@@ -42,7 +42,7 @@ from marin.reporting.experiment import Plot, Report
 
 SEED = 20
 DENSE = Model(seq_len=32)
-BATCH, STEPS, WARMUP = 8, 200, 10
+BATCH, STEPS, WARMUP, SEGMENT = 8, 200, 10, 256
 EXACT = Arithmetic(
     profile="exact", logical_shards=1, microbatch_size=BATCH, reduction="integer", isa="any", xla_flags=()
 )

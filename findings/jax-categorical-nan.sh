@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # jax.random.categorical with one NaN among its logits does not give NaN, an error or a warning: it always answers the place of the NaN (of the first, where there
-# are several), whatever the key, and random.choice with a NaN among its probabilities the same place too. So a decoder in which one logit became NaN writes one token for ever,
-# which reads like a model that repeats itself. torch.multinomial and NumPy's choice raise. jnp.argmax prefers NaN, and a draw is the argmax of logits and noise
-# (jax-ml/jax#6762, since which processors and GPUs agree on it).
+# are several), whatever the key, and random.choice with a NaN among its probabilities the same place too. So a decoder with one logit that is NaN writes one token for ever,
+# which reads like a model that repeats itself. torch.multinomial and NumPy's choice raise. jnp.argmax prefers NaN, and a draw is the argmax of logits and noise.
 #
 #   bash findings/jax-categorical-nan.sh [VERSION]
 #

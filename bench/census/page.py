@@ -105,6 +105,14 @@ def counted(rows: Mapping[str, Row]) -> str:
     )
 
 
+def held(judged: Mapping[str, Mapping[str, CellResult]], rows: Mapping[str, Row]) -> str:
+    """Of how many of these cells the root has the runs."""
+    have, cells = sum(map(len, judged.values())), sum(map(len, rows.values()))
+    if have == cells:
+        return f"The root has all {cells}, and each training as it is."
+    return f"The root has {have} of the {cells}; the other {cells - have} stand as an earlier root had them."
+
+
 def shade(said: str) -> str:
     """Green where all bits are equal, from yellow to red by the distance after the last step, white where nothing ran."""
     plain = {"equal": "#2f9e6e", "fails": "#555555", NOT_RUN: "#ffffff"}
@@ -175,6 +183,6 @@ def write(root: Root, known: Cells) -> None:
     rows = merged(said, written(text.partition(BEGIN)[2].partition(END)[0]))
     listed = places(results, located(text.partition(PLACES)[2].partition(PLACED)[0]))
     text = re.sub(f"{PLACES}.*{PLACED}", lambda _: f"{PLACES}\n{listed}\n{PLACED}", text, flags=re.DOTALL)
-    made = f"{BEGIN}\n{table(rows)}\n\n{counted(rows)}\n\nEmpty cells: {reasons()}.\n{END}"
+    made = f"{BEGIN}\n{table(rows)}\n\n{counted(rows)} {held(results, rows)}\n\nEmpty cells: {reasons()}.\n{END}"
     DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: made, text, flags=re.DOTALL), encoding="utf-8")
     PICTURE.write_text(picture(rows), encoding="utf-8")

@@ -122,6 +122,9 @@ def test_a_group_without_variance_teaches_nothing_and_reinforce_has_the_reward_i
     rewards = [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     assert advantages(objective(), rewards) == [[0.0] * 3, [0.0] * 3]
     assert advantages(objective(name="reinforce"), rewards) == rewards
+    for scale in ("group", "batch", "none"):  # three times 0.1 is no 0.3, and a third of it no 0.1
+        assert advantages(objective(scale_rewards=scale), [[0.1] * 3, [0.7] * 6])[0] == [0.0] * 3
+    assert advantages(objective(), [[0.7] * 6]) == [[0.0] * 6]
 
 
 def test_log_probabilities_and_entropies_are_those_of_the_softmax() -> None:

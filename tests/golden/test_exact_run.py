@@ -21,7 +21,7 @@ KEPT = Path(__file__).with_name("exact.tar.gz")
 ROOTS = sorted(Path(__file__).parent.glob("exact*.tar.gz"))
 OTHER = "sha256:" + "5" * 64
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
-pytestmark = pytest.mark.long(seconds=60, together="the exact run that is kept")
+each = pytest.mark.parametrize("archive", ROOTS, ids=lambda path: path.name.partition(".")[0])
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
@@ -62,12 +62,15 @@ def verify(root: Path, *options: str) -> dict[str, Any]:
     return report
 
 
-def test_every_verdict_is_pass(kept: Path) -> None:
-    report = verify(kept)
+@pytest.mark.long(seconds=60)
+@each
+def test_every_verdict_is_pass(archive: Path, tmp_path: Path) -> None:
+    report = verify(unpacked(archive, tmp_path))
     assert set(report["verdicts"].values()) == {"PASS"}, report["details"]
     assert not [line for line in report["details"]["training"] if "different program" in line], report["details"]
 
 
+@pytest.mark.long(seconds=30)
 def test_a_run_that_names_other_code_does_not_escape(kept: Path) -> None:
     """Its own programs define what a train step gives: a loss that is another is a FAIL, whatever code is named."""
 
@@ -98,7 +101,7 @@ def test_a_run_that_names_other_code_does_not_escape(kept: Path) -> None:
     assert any("executed by other code" in line and "it excuses nothing" in line for line in others), others
 
 
-@pytest.mark.parametrize("archive", ROOTS, ids=lambda path: path.name.partition(".")[0])
+@each
 def test_its_programs_are_beside_it(archive: Path, tmp_path: Path) -> None:
     kept = unpacked(archive, tmp_path)
     programs = [file for file in sorted((kept / "programs").glob("*.json")) if len(file.stem) == 64]

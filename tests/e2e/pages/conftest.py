@@ -74,7 +74,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(process, address_of(process), root, folder, log)
         status, complaint = ended(process, signal.SIGINT)
         assert status == 0
-        assert [line for line in complaint.splitlines() if not line.startswith("starting MLflow's server")] == []
+        progress = ("starting MLflow's server", "loading marin ui")  # of a busy machine
+        assert [line for line in complaint.splitlines() if not line.startswith(progress)] == []
         assert left_behind(process.pid) == []
     finally:
         if process.poll() is None:

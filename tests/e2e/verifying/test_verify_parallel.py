@@ -122,4 +122,5 @@ def test_wrong_ranges_are_wrong_usage(project: Project) -> None:
     for steps in ("5", "4:2", "a:b", "900:901"):
         done = project.marin("verify", "latest", "--only", "training", "--steps", steps)
         assert (done.returncode, done.stdout) == (2, "")
-        assert len(done.stderr.strip().splitlines()) == 1
+        said = [line for line in done.stderr.splitlines() if not line.startswith("loading marin verify")]
+        assert len(said) == 1, "besides the progress on a busy machine"

@@ -352,7 +352,8 @@ def crowded(folder: Path) -> Iterator[str]:
 def test_a_folder_is_seen_at_a_glance() -> None:
     rooms = ("ledger", "marin", "experiments/benchmarks", "bench", "tests", "conf")  # experiments: a numbered series
     found = [folder for room in rooms for folder in crowded(PROJECT / room)]
-    assert found == ["conf/model"], "a list of sizes, whose names people type"
+    lists = ["tests/e2e/pages/pictures", "conf/model"]
+    assert found == lists, "pictures of what people see, and a list of sizes, whose names people type"
 
 
 def test_no_room_enters_one_above_it() -> None:

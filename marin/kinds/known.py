@@ -12,11 +12,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING
 
 from marin.kinds.body import Body
 from marin.kinds.families import evaluation, following, lease, loop, run, step, tracking, train, verification
 from marin.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger(__name__)
 

@@ -212,7 +212,6 @@ STAND_IN = {
     "test_functions.py _module": "a cache that a test clears",
     "test_functions.py _judged": "a cache that a test clears",
     "test_posix_faults.py _SYNC_THREADS": "one, so that the count of calls is the same each time",
-    "test_loops.py _metrics": "what an older release recorded",
     "test_waiting.py _last_output": "the clock of what was said",
     "test_bundle.py _judged": "what is judged when a bundle was read",
     "test_bundle.py _opened": "what is judged when a bundle was read",

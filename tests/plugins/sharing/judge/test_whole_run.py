@@ -15,7 +15,7 @@ from tests.plugins.sharing.judge.golden import FORGED, GoldenFolder
 from tests.plugins.sharing.judge.node import checked, evaluated, needs_node
 
 pytestmark = needs_node
-MIXTURE = Path(__file__).parents[3] / "golden" / "exact-mixture.tar.gz"
+KEPT = Path(__file__).parents[3] / "golden"
 OTHER = "sha256:" + "5" * 64
 
 
@@ -37,9 +37,11 @@ def test_every_train_step_is_executed_from_nothing(kept: GoldenFolder) -> None:
 
 
 @pytest.mark.long(seconds=5)
-def test_a_mixture_that_muon_moved_is_executed_from_nothing(tmp_path: Path) -> None:
-    with tarfile.open(MIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
+@pytest.mark.parametrize("archive", sorted(KEPT.glob("exact-*.tar.gz")), ids=lambda path: path.name.partition(".")[0])
+def test_a_run_of_another_form_is_executed_from_nothing(archive: Path, tmp_path: Path) -> None:
+    """A mixture that Muon moved; a GPT-2."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
     folder = tmp_path / "exact"
     found = checked(folder, (folder / "vkey").read_text().strip(), execute="all")
     assert (found.status, found.outcomes) == (0, ["PASS"] * 3), found.said

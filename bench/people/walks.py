@@ -79,6 +79,7 @@ WALKS = {
             '. .venv/bin/activate && marin sample latest "The farmer"',
             ". .venv/bin/activate && marin show latest",
             ". .venv/bin/activate && marin site site",
+            ". .venv/bin/activate && marin ui --port 0 &",
         ),
         {"index": "site/index.html", "report": "site/runs/*/report.html", "seal": "site/runs/*/verification.html"},
     ),
@@ -112,7 +113,8 @@ WALKS = {
             "mkdir -p publisher/home && cd publisher && export HOME=$PWD/home && marin init && "
             f"marin train {TINY} && marin publish latest --to ../site",
             SERVED,
-            'mkdir fresh && cd fresh && marin verify $SAID --vkey "$(cat ../publisher/.marin/vkey)"',
+            "mkdir fresh && cd fresh && marin verify $SAID",
+            'cd fresh && marin verify $SAID --vkey "$(cat ../publisher/.marin/vkey)"',
         ),
         {"published": "$SAID/", "judge": "$SAID/check.html"},
     ),

@@ -418,6 +418,13 @@ def test_nobody_draws_any_more_when_drawing_ahead_was_stopped(tmp_path: Path, mo
             inspector.ask({}, tmp_path, [1])
 
 
+def test_no_page_is_drawn_of_a_server_that_ended_before_it_answered(tmp_path: Path):
+    drawing = Prerendering(make_root(tmp_path))
+    drawing.stop()
+    drawing.start()
+    assert drawing.ident is None
+
+
 def test_counts_on_a_report_are_whole_and_of_a_sample_its_first_sentences_are_shown(record: Run):
     """2000105 bytes were 2.0001e+06 beside 100516, and a small model's whole sample is more than a report needs."""
     corpus = replace(

@@ -46,6 +46,7 @@ def ui(port: int, host: str) -> None:
     def announce(address: str) -> None:
         starting.close()
         say(address)
+        drawing.start()  # after the address: what draws takes seconds to import
 
     try:
         server.prepare(root.location)
@@ -60,7 +61,6 @@ def ui(port: int, host: str) -> None:
         projection.followed = True
         follower.start()
         drawing = Prerendering(root)
-        drawing.start()
         try:
             server.serve(listener, projection.database, announce=announce)
         finally:

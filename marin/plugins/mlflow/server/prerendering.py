@@ -30,7 +30,14 @@ class Prerendering(threading.Thread):
         self._root = root
         self._interval = interval
         self._ended = threading.Event()
+        self._turn = threading.Lock()
         self._inspector: Inspector | None = None
+
+    def start(self) -> None:
+        """Begin, unless the end came first."""
+        with self._turn:
+            if not self._ended.is_set():
+                super().start()
 
     def run(self) -> None:
         # Here: MLflow, while it is imported, looks for this module by its entry point.
@@ -70,7 +77,9 @@ class Prerendering(threading.Thread):
     def stop(self) -> None:
         """Begin no other page, let go of what waits for an answer, and end. A thread that draws while the interpreter ends
         may crash it."""
-        self._ended.set()
+        with self._turn:
+            self._ended.set()
         if self._inspector is not None:
             self._inspector.stop()
-        self.join()
+        if self.is_alive():
+            self.join()

@@ -74,6 +74,7 @@ class DrawnRollouts:
         self._reference: Any = None
         self._drawing = Drawing(recipe, step.layout, step.mesh)
         self._held: dict[int, Any] = {}
+        self._equal: list[int] = []
         asked = execution is not None and execution.samplers > 0
         self._samplers = Samplers(recipe, vocab_size, execution) if execution is not None and asked else None
         self._judge = None if objective.judge is None else self._judge_of(objective.judge, store)
@@ -98,8 +99,8 @@ class DrawnRollouts:
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
-        if hint is None and not any(gained):
-            log.warning("update %d: no completion has another reward than those beside it: nothing is learned", update)
+        if hint is None:
+            self._say_equal(update, groups)
         ids, columns = self._table(prompts, completions, gained, logprobs, reference)
         record = UpdateRecord(
             update,
@@ -204,10 +205,14 @@ class DrawnRollouts:
         names = [f"completion {copy} of prompt {number}{begun}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])
 
+    @property
+    def _recorded_every(self) -> int:
+        """Updates of a segment."""
+        return self.recipe.trainer.steps_per_segment // self.objective.num_iterations
+
     def sampler_of(self, update: int) -> int:
         """The update before which the state was that draws for ``update``: so many behind, but none before a recorded state."""
-        each = self.recipe.trainer.steps_per_segment // self.objective.num_iterations
-        return max(update // each * each, update - (self.objective.updates_behind or 0))
+        return max(update // self._recorded_every * self._recorded_every, update - (self.objective.updates_behind or 0))
 
     def _draw_prompts(self, update: int) -> tuple[list[int], list[int], Tokens]:
         """Numbers of an update's prompts, their questions, and the tokens that each completion follows."""
@@ -291,6 +296,21 @@ class DrawnRollouts:
             columns[row, 2, span] = logprobs[row, : len(new)]
             columns[row, 3, span] = reference[row, : len(new)]
         return self._drawing.ids(prompts, completions), columns.reshape(size, 4 * length)
+
+    def _say_equal(self, update: int, groups: Sequence[Sequence[float]]) -> None:
+        """Say where a prompt's completions teach nothing, having one reward: at once if no prompt of the update does, else
+        once a segment."""
+        centered = self.objective.name != "reinforce"
+        equal = sum(len(set(group)) == 1 and (centered or not group[0]) for group in groups)
+        if equal == len(groups):
+            log.warning("update %d: no completion has another reward than those beside it: nothing is learned", update)
+        self._equal.append(equal)
+        if (update + 1) % self._recorded_every == 0:
+            count, some = len(self._equal), sum(self._equal)
+            if some:
+                said = "updates %d to %d: of %d of %d prompts all completions have one reward, and teach nothing"
+                log.info(said, update + 1 - count, update, some, count * self._each)
+            self._equal = []
 
     def _measured(
         self, completions: Tokens, groups: Sequence[Sequence[float]], entropy: np.ndarray

@@ -12,8 +12,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,19 +73,28 @@ class LogClient(AbstractContextManager["LogClient"]):
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches at once, each with its own outcome."""
-        try:
+        with self._whole():
             self._frames.send(*(encode_drafts(drafts) for drafts in requests))
             return [self._outcome() for _ in requests]
-        except OSError as error:
-            raise _gone(None, error) from error
 
     def do(self, act: str) -> Any:
         """Have the service do what it has this name for, and say what came of it, as JSON. ``Refused`` if it has none."""
-        try:
+        with self._whole():
             self._frames.send(encode_member("do", act))
             return decode_done(self._receive())
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A request that was cut short, as by a signal, ends the connection: its answer would be taken for the next one's."""
+        try:
+            yield
         except OSError as error:
             raise _gone(None, error) from error
+        except LedgerError:
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     def _outcome(self) -> list[Receipt] | LedgerError:
         frame = self._receive()

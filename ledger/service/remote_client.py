@@ -9,13 +9,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
-from ledger.errors import LedgerError, Malformed, NotFound, Refused, Unavailable, Unverified
+from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFailed, Unavailable, Unverified
 from ledger.format.event import Draft
 from ledger.format.note import Signer
 from ledger.log.batch import Receipt
@@ -29,6 +29,7 @@ from ledger.service.wire import (
     encode_drafts,
     encode_storage_request,
 )
+from ledger.storage.failure import storage_failed
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 from ledger.storage.ranges import open_by_ranges
 from ledger.store.layout import LEASES
@@ -110,21 +111,32 @@ class RemoteClient:
 
     def ask_bytes(self, *asked: object) -> bytes:
         """As :meth:`ask`, for an answer that has bytes behind it."""
-        self.ask(*asked)
-        try:
+        with self._whole():
+            self.ask(*asked)
             return self._received()
-        except OSError as error:
-            raise self._gone(error) from error
 
     def exchange(self, frame: bytes, pieces: Iterable[bytes] = ()) -> bytes:
         """One request and its answer."""
-        try:
+        with self._whole():
             self._frames.send(frame)
             for piece in pieces:
                 self._frames.send(piece)
             return self._received()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A request that was cut short, as by a signal, ends the connection: its answer would be taken for the next one's."""
+        try:
+            yield
         except OSError as error:
             raise self._gone(error) from error
+        except LedgerError as error:
+            if isinstance(error, Malformed | StorageFailed):
+                self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     def _received(self) -> bytes:
         try:
@@ -330,6 +342,9 @@ class RemoteStorage:
 
 
 def _pieces(path: Path, count: int) -> Iterator[bytes]:
-    with open(path, "rb") as stream:
-        for _ in range(count):
-            yield stream.read(MAX_PIECE)
+    try:
+        with open(path, "rb") as stream:
+            for _ in range(count):
+                yield stream.read(MAX_PIECE)
+    except OSError as error:  # of this machine: the service did not go away
+        raise storage_failed("a file cannot be read", str(path), error) from error

@@ -34,6 +34,7 @@ from ledger import (
     Served,
     Signer,
     Spool,
+    StorageFailed,
     Store,
     Tampered,
     Unavailable,
@@ -244,6 +245,25 @@ def test_files_wait_for_a_service_that_went_away_and_not_for_one_that_was_never_
         RemoteStorage("ledger://lab", connect).exists("log/checkpoint")
     assert len(tries) == 4
     lab.open()
+
+
+def test_what_was_cut_short_answers_no_other_question(lab, monkeypatch) -> None:
+    """As Ctrl-C between a request and its answer, or a file of one's own that cannot be read."""
+    client = lab.client()
+    there = iter([client])
+    far = RemoteStorage("ledger://lab", lambda: next(there, None) or lab.client())
+    assert far.exists("log/checkpoint")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(client, "_received", _interrupted)
+        far.exists("store/nothing")
+    assert far.exists("log/checkpoint"), "the answer about the other name"
+    with pytest.raises(StorageFailed, match="a file cannot be read"):
+        far.adopt(blob_name(digest_bytes(b"away")), lab.folder)
+    assert far.exists("log/checkpoint") and not far.exists("store/nothing")
+
+
+def _interrupted() -> bytes:
+    raise KeyboardInterrupt
 
 
 def test_nobody_else_is_let_in(lab) -> None:

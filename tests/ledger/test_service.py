@@ -171,6 +171,22 @@ def test_errors_arrive_as_they_are(service, endpoint):
         assert connection.origin == "log.example/test"
 
 
+def test_what_was_cut_short_answers_no_other_request(service, endpoint, monkeypatch):
+    """As Ctrl-C between drafts and their receipt: the next ones would have it."""
+
+    def interrupted() -> bytes:
+        raise KeyboardInterrupt
+
+    with LogClient(endpoint) as connection:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(connection, "_receive", interrupted)
+            connection.append(drafts(1))
+        with pytest.raises(Unavailable):
+            connection.append(drafts(2))
+    with LogClient(endpoint) as connection:
+        assert [receipt.index for receipt in connection.append(drafts(1, 2))] == [0, 1]
+
+
 def test_the_token_is_asked_for(service, endpoint):
     content = json.loads(endpoint.read_text())
     assert endpoint.stat().st_mode & 0o777 == 0o600

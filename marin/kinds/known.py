@@ -10,16 +10,12 @@ and keeps a verdict from PASS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from marin.kinds.body import Body
 from marin.kinds.families import evaluation, following, lease, loop, run, step, tracking, train, verification
 from marin.kinds.kind import Kind
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ def kind_of(type: str) -> Kind | None:
 def own_kinds() -> Iterator[Kind]:
     """Every type of the core and of Marin's own plugins, in the order in which a run's claims are listed."""
     yield from CORE.values()
-    yield from of_own_plugins().values()
+    yield from {kind.type: kind for load in own_families().values() for kind in load()}.values()
 
 
 def among(types: Collection[str]) -> Iterator[Kind]:
@@ -85,28 +81,16 @@ def numbers_of(body: Body) -> Mapping[str, Mapping[str, str]]:
 
 
 def _of_own_plugin(type: str) -> Kind | None:
-    families = [name for name in own_families() if type.startswith((f"{name}.", f"{name}/"))]
-    return next((kind for name in families for kind in own_family(name) if kind.type == type), None)
-
-
-def of_own_plugins() -> Mapping[str, Kind]:
-    """Types of Marin's own plugins."""
-    return {kind.type: kind for name in own_families() for kind in own_family(name)}
+    families = (load for name, load in own_families().items() if type.startswith((f"{name}.", f"{name}/")))
+    return next((kind for load in families for kind in load() if kind.type == type), None)
 
 
 @cache
-def own_family(name: str) -> tuple[Kind, ...]:
-    """The types of one family of Marin's own plugins."""
-    kinds: tuple[Kind, ...] = own_families()[name].load()
-    return kinds
-
-
-@cache
-def own_families() -> Mapping[str, EntryPoint]:
-    """The families of Marin's own plugins by name; nothing is loaded for that."""
+def own_families() -> Mapping[str, Callable[[], tuple[Kind, ...]]]:
+    """What loads each family of Marin's own plugins, by its name."""
     from marin.provenance.plugins import own_points
 
-    return own_points(GROUP)
+    return {name: cache(point.load) for name, point in own_points(GROUP).items()}
 
 
 @cache

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
 from ledger import check_own
-
-logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -27,13 +24,6 @@ def own_folder(*names: str) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(folder)
     return folder
-
-
-def use_font_cache() -> None:
-    """matplotlib's list of fonts lies here and not among the user's settings, and is made without a word of the library's among
-    ours. Called before matplotlib is imported."""
-    os.environ.setdefault("MPLCONFIGDIR", str(cache_folder() / "matplotlib"))
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def compilation_cache() -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marin.graph.execution.guard import unconfined
-from marin.process.cache import use_font_cache
+from marin.reporting.fonts import use_font_cache
 from marin.reporting.template import render
 
 Cell = str | int | float

@@ -71,8 +71,8 @@ def planned_trial(overrides: Sequence[str], metric: str) -> tuple[Plan, Words]:
 
 def _search_plan(overrides: Sequence[str], metric: str) -> Plan:
     from marin.pipeline.metrics import check_metric
-    from marin.process.cache import use_font_cache
     from marin.recipe.search import plan
+    from marin.reporting.fonts import use_font_cache
 
     check_metric(metric)
     use_font_cache()  # Optuna imports matplotlib

@@ -21,9 +21,9 @@ from marin.history.run import Fact
 from marin.history.runs import History
 from marin.plugins.lab.kinds import SpeedrunEntered
 from marin.plugins.lab.speedrun import Rules, Withdrawn, board, cost, tracks
-from marin.process.cache import use_font_cache
 from marin.recipe.schema import unplain
 from marin.reporting.folder import Page, software
+from marin.reporting.fonts import use_font_cache
 from marin.reporting.template import render
 
 Entries = Sequence[Fact[SpeedrunEntered]]

@@ -16,7 +16,7 @@ from typing import Any
 from marin.history.projection.identity import Ids
 from marin.plugins.lab.analysis import Findings, conclusion, spent
 from marin.plugins.lab.statistics import Comparison, Summary
-from marin.process.cache import use_font_cache
+from marin.reporting.fonts import use_font_cache
 from marin.reporting.template import in_markdown, render
 
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")

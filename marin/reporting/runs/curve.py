@@ -6,8 +6,8 @@ import io
 import math
 from collections.abc import Mapping
 
-from marin.process.cache import use_font_cache
 from marin.process.text import visible
+from marin.reporting.fonts import use_font_cache
 
 INK, LINE, MARK = "#24292f", "#0969da", "#cf222e"
 WIDTH_INCHES, HEIGHT_INCHES, DPI = 8.0, 4.5, 100

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from marin.process.cache import use_font_cache
 from marin.process.text import visible
+from marin.reporting.fonts import use_font_cache
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ledger import Refused
-from marin.process.cache import cache_folder, compilation_cache, use_font_cache
+from marin.process.cache import cache_folder, compilation_cache
+from marin.reporting.fonts import use_font_cache
 from marin.verify.jax.replay import compiling
 
 MARIN = Path(__file__).parents[3] / "marin"

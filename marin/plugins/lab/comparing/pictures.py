@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from marin.history.table.varied import short_value
 from marin.plugins.lab.comparing.compared import Compared, Group, called
 from marin.plugins.lab.comparing.text import mean_curve
-from marin.process.cache import use_font_cache
 from marin.process.text import visible
+from marin.reporting.fonts import use_font_cache
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -178,6 +178,22 @@ def test_an_update_without_variance_is_said_where_it_is_drawn(
     assert policy.drawn.draw(policy.state, 1, record).record == record and not caplog.text, "a judge has nothing to say"
 
 
+def test_prompts_whose_completions_have_one_reward_are_counted_once_a_segment(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "marin")
+    monkeypatch.setattr(policy.drawn, "_equal", [])
+    every = policy.recipe.trainer.steps_per_segment // policy.drawn.objective.num_iterations
+    rewards = iter([*[0.1] * 3, 0.2, *[0.1] * (every * 8 - 4)])  # of one prompt two rewards, of all others one
+    monkeypatch.setattr(policy.drawn, "_reward", lambda *given: next(rewards))
+    for update in range(every):
+        assert "of all" not in caplog.text, "a segment has not ended"
+        policy.drawn.draw(policy.state, update)
+    said = f"updates 0 to {every - 1}: of {2 * every - 1} of {2 * every} prompts all completions have one reward"
+    assert said in caplog.text
+    assert "update 0:" not in caplog.text, "one prompt of it teaches something"
+
+
 def test_a_prompt_that_leaves_no_room_is_refused_before_anything(policy: Policy, vocabulary: Path) -> None:
     recipe = recipe_with(objective={"max_completion_length": 22})
     with pytest.raises(DataError, match="leaves no room"):

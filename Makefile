@@ -20,7 +20,7 @@
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N), and hundreds
-#               of examples of every other property whose examples are not dear
+#               of examples of every other property whose examples are cheap
 # make lock     requirements.lock from pyproject.toml (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 

@@ -19,6 +19,8 @@ from ledger import Draft, Log, LogReader, PosixStorage, Signer, VerifierKey, dig
 
 KEPT = Path(__file__).with_name("exact.tar.gz")
 ROOTS = sorted(Path(__file__).parent.glob("exact*.tar.gz"))
+REWARDS = Path(__file__).with_name("rewards.tar.gz")
+"""Learned by GRPO; its programs are not published."""
 OTHER = "sha256:" + "5" * 64
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 each = pytest.mark.parametrize("archive", ROOTS, ids=lambda path: path.name.partition(".")[0])
@@ -36,8 +38,12 @@ def kept(tmp_path: Path) -> Path:
 
 
 def verify(root: Path, *options: str) -> dict[str, Any]:
-    """As a stranger who has the key."""
-    own = {"MARIN_PINS": str(root.parent / "pins"), "MARIN_KEY": str(root.parent / "own.key")}
+    """As a stranger who has the key, and the text where the recipe names some."""
+    own = {
+        "MARIN_DATA": str(root.parent),
+        "MARIN_PINS": str(root.parent / "pins"),
+        "MARIN_KEY": str(root.parent / "own.key"),
+    }
     command = [
         "--root",
         str(root),
@@ -63,7 +69,7 @@ def verify(root: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.long(seconds=60)
-@each
+@pytest.mark.parametrize("archive", [*ROOTS, REWARDS], ids=lambda path: path.name.partition(".")[0])
 def test_every_verdict_is_pass(archive: Path, tmp_path: Path) -> None:
     report = verify(unpacked(archive, tmp_path))
     assert set(report["verdicts"].values()) == {"PASS"}, report["details"]

@@ -39,7 +39,7 @@ def test_every_train_step_is_executed_from_nothing(kept: GoldenFolder) -> None:
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("archive", sorted(KEPT.glob("exact-*.tar.gz")), ids=lambda path: path.name.partition(".")[0])
 def test_a_run_of_another_form_is_executed_from_nothing(archive: Path, tmp_path: Path) -> None:
-    """A mixture that Muon moved; a GPT-2."""
+    """A mixture that Muon moved; a GPT-2; answers of conversations."""
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path, filter="data")
     folder = tmp_path / "exact"

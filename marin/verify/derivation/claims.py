@@ -93,8 +93,8 @@ def settled(
 
 
 HEADINGS: Mapping[tuple[Status, Basis], str] = {
-    ("contradicted", "signature"): "contradicted by the record",
-    ("contradicted", "hash"): "contradicted by the bytes",
+    ("contradicted", "signature"): "not established: the record contradicts some of these",
+    ("contradicted", "hash"): "not established: the bytes contradict some of these",
     ("contradicted", "execution"): "not what was found by execution, or after it",
     ("established", "signature"): "established by signature",
     ("established", "hash"): "established by hash",

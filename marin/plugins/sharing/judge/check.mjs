@@ -4252,8 +4252,8 @@ function printed(report) {
 }
 
 const HEADINGS = [
-  ["contradicted", "signature", "contradicted by the record"],
-  ["contradicted", "hash", "contradicted by the bytes"],
+  ["contradicted", "signature", "not established: the record contradicts some of these"],
+  ["contradicted", "hash", "not established: the bytes contradict some of these"],
   ["established", "signature", "established by signature"],
   ["established", "hash", "established by hash"],
   ["established", "execution", "established by execution, from the state that it begins with"],

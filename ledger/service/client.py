@@ -12,8 +12,9 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ from ledger.service.wire import (
     decode_text,
     encode_drafts,
     encode_member,
+    whole_exchange,
 )
 from ledger.storage.posix import PosixStorage
 
@@ -73,28 +75,15 @@ class LogClient(AbstractContextManager["LogClient"]):
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches at once, each with its own outcome."""
-        with self._whole():
+        with whole_exchange(self.close, partial(_gone, None)):
             self._frames.send(*(encode_drafts(drafts) for drafts in requests))
             return [self._outcome() for _ in requests]
 
     def do(self, act: str) -> Any:
         """Have the service do what it has this name for, and say what came of it, as JSON. ``Refused`` if it has none."""
-        with self._whole():
+        with whole_exchange(self.close, partial(_gone, None)):
             self._frames.send(encode_member("do", act))
             return decode_done(self._receive())
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """A request that was cut short, as by a signal, ends the connection: its answer would be taken for the next one's."""
-        try:
-            yield
-        except OSError as error:
-            raise _gone(None, error) from error
-        except LedgerError:
-            raise
-        except BaseException:
-            self.close()
-            raise
 
     def _outcome(self) -> list[Receipt] | LedgerError:
         frame = self._receive()

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -28,6 +28,7 @@ from ledger.service.wire import (
     decode_text,
     encode_drafts,
     encode_storage_request,
+    whole_exchange,
 )
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
@@ -123,20 +124,8 @@ class RemoteClient:
                 self._frames.send(piece)
             return self._received()
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """A request that was cut short, as by a signal, ends the connection: its answer would be taken for the next one's."""
-        try:
-            yield
-        except OSError as error:
-            raise self._gone(error) from error
-        except LedgerError as error:
-            if isinstance(error, Malformed | StorageFailed):
-                self.close()
-            raise
-        except BaseException:
-            self.close()
-            raise
+    def _whole(self) -> AbstractContextManager[None]:
+        return whole_exchange(self.close, self._gone, ends=(Malformed, StorageFailed))
 
     def _received(self) -> bytes:
         try:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -32,6 +32,25 @@ MAX_PIECE = 8 << 20
 MAX_GREETING = 1 << 10
 """Bytes of the frame that a client sends before the service knows it."""
 _KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LedgerError)}
+
+
+@contextmanager
+def whole_exchange(
+    close: Callable[[], None], gone: Callable[[OSError], LedgerError], *, ends: tuple[type[LedgerError], ...] = ()
+) -> Iterator[None]:
+    """A request and its answer. One that is cut short, as by a signal, ends the connection: its answer would be taken for the
+    next one's. So do errors of ``ends``; ``gone``: what a lost connection is to the caller."""
+    try:
+        yield
+    except OSError as error:
+        raise gone(error) from error
+    except LedgerError as error:
+        if isinstance(error, ends):
+            close()
+        raise
+    except BaseException:
+        close()
+        raise
 
 
 class FrameSocket:

@@ -20,6 +20,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from bench.people.picture import ARGUMENTS, keep
 from marin.history.projection.identity import Ids
 from marin.history.runs import resolve
 from marin.record.root import open_root
@@ -27,21 +28,14 @@ from marin.reporting.pages import draw
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 BYTES, WIDTH = 60_000, 1000
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
-def keep(name: str, picture: Image.Image) -> None:
-    """The picture, as small as it has to be."""
+def keep_narrow(name: str, picture: Image.Image) -> None:
+    """The picture in the width of README."""
     picture = picture.resize((WIDTH, picture.height * WIDTH // picture.width), Image.Resampling.LANCZOS)
-    data = io.BytesIO()
-    for quality in range(80, 10, -10):
-        data = io.BytesIO()
-        picture.save(data, "WEBP", quality=quality, method=6)
-        if len(data.getvalue()) < BYTES:
-            break
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{name}.webp").write_bytes(data.getvalue())
-    sys.stdout.write(f"{FOLDER / name}.webp  {len(data.getvalue())} bytes\n")
+    size = keep(FOLDER / f"{name}.webp", picture, most=BYTES)
+    sys.stdout.write(f"{FOLDER / name}.webp  {size} bytes\n")
 
 
 def seen(page: Page) -> Image.Image:
@@ -89,7 +83,7 @@ def main() -> None:
             page.goto(f"{place}#/experiments/{experiment}/runs/{run}/model-metrics")
             page.get_by_text("train loss").first.wait_for()
             page.locator(".js-plotly-plot .scatterlayer path").first.wait_for()
-            keep("mlflow", seen(page))
+            keep_narrow("mlflow", seen(page))
 
             def artifact(name: str) -> bytes:  # MLflow hands artifacts out as downloads
                 asked = urllib.request.Request(  # noqa: S310 - our own address
@@ -98,14 +92,14 @@ def main() -> None:
                 with urllib.request.urlopen(asked) as answer:  # noqa: S310
                     return bytes(answer.read())
 
-            keep("seal", Image.open(io.BytesIO(draw(opened, recorded, "verification.png"))))
+            keep_narrow("seal", Image.open(io.BytesIO(draw(opened, recorded, "verification.png"))))
             report = Path(folder) / "report.html"
             report.write_bytes(artifact("report.html"))
             page.goto(report.as_uri())
-            keep("report", seen(page))
+            keep_narrow("report", seen(page))
             page.goto(lineage.as_uri())
             page.locator("a.node").last.focus()
-            keep("lineage", seen(page))
+            keep_narrow("lineage", seen(page))
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)

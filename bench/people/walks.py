@@ -29,6 +29,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from bench.people.picture import ARGUMENTS, keep
+
 TREE = Path(__file__).parents[2]
 PICTURES = TREE / "tests" / "e2e" / "pages" / "pictures"
 BYTES, TALLEST = 40_000, 1600
@@ -205,9 +207,7 @@ def look(name: str, folder: Path, said: str) -> None:
 
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        )
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         for page_name, where in WALKS[name].pages.items():
             addresses = [where.replace("$SAID", said)]
             if not where.startswith("$SAID"):
@@ -220,20 +220,9 @@ def look(name: str, folder: Path, said: str) -> None:
                 page.wait_for_load_state("networkidle")
                 picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
                 shown = picture.crop((0, 0, picture.width, min(picture.height, TALLEST)))
-                keep(PICTURES / f"{name}-{page_name}-{width}.webp", shown)
+                keep(PICTURES / f"{name}-{page_name}-{width}.webp", shown, most=BYTES)
                 page.close()
         browser.close()
-
-
-def keep(path: Path, picture: Image.Image) -> None:
-    """The picture, as small as it has to be."""
-    data = io.BytesIO()
-    for quality in range(80, 10, -10):
-        data = io.BytesIO()
-        picture.save(data, "WEBP", quality=quality, method=6)
-        if len(data.getvalue()) < BYTES:
-            break
-    path.write_bytes(data.getvalue())
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ def with_data_rules(data: Mapping[str, Any]) -> dict[str, Any]:
             return dataset
         if isinstance(inner := dataset.get("parts"), Mapping):
             parts = {name: named(part) for name, part in inner.items()}
-            return {**dataset, "parts": parts, "held_out": dataset.get("held_out") or HELD_OUT}
+            return {**dataset, "parts": parts, "held_out": dataset.get("held_out", HELD_OUT)}
         new = dataset.get("chat") and dataset.get("chat_reference") is None
         return {**dataset, "chat_reference": CHAT_REFERENCE} if new else dataset
 

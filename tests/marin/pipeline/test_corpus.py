@@ -206,6 +206,8 @@ def test_what_a_part_holds_out_no_part_trains_on(
         assert len(trained) == result.metrics["train_documents"]
         assert sum(len(text.encode()) for text in trained) == result.metrics["train_bytes"]
         assert len(set(trained) | set(held_out)) == 200, "no text is lost"
+    own = from_mapping(with_data_rules(asked | {"dataset": asked["dataset"] | {"held_out": None}}), where="here")
+    assert own.dataset.held_out is None, "who writes null has each part by itself, and is told of the documents"
     left_out = int(result.metrics["held_out_elsewhere"])
     assert json.loads((out / "dataset.json").read_text())["held_out_elsewhere"] == left_out > 0
     told = [record.getMessage() for record in caplog.records]

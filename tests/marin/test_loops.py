@@ -117,12 +117,12 @@ def test_two_loops_differ_by_batch_loss_or_state(folder: Path, capsys: pytest.Ca
         runs.append(marin.open().run().id)
     capsys.readouterr()
 
-    def said(other: str) -> str:
+    def first_difference(other: str) -> str:
         main.run(["-q", "diff", runs[0], other])
         return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("step"))
 
-    assert said(runs[0]).split() == ["step", "equal"]
-    assert "train step 4: batch: " in said(runs[1]) and "train step 5: state: " in said(runs[2])
+    assert first_difference(runs[0]).split() == ["step", "equal"]
+    assert "train step 4: batch: " in first_difference(runs[1]) and "train step 5: state: " in first_difference(runs[2])
 
 
 def test_labels_decide_no_verdict(folder: Path) -> None:

@@ -48,13 +48,13 @@ def test_each_authors_word_is_that_authors_own() -> None:
         keys = [signer.verifier for signer in mine]
         return Authorship(reader, lambda kind: [i for i, e in events if e.type == kind], own=own, mine=keys)
 
-    def said(look: Authorship) -> set[str]:
+    def authors(look: Authorship) -> set[str]:
         return {name for name, index in places.items() if look.is_mine(index)}
 
-    assert said(written(True, [ADA])) == {"log", "ada", "carol"}  # Ada holds the key of the log
-    assert said(written(True, [])) == {"log", "carol"}
-    assert said(written(False, [BOB])) == {"bob"}
-    assert said(written(False, [])) == set()
+    assert authors(written(True, [ADA])) == {"log", "ada", "carol"}  # Ada holds the key of the log
+    assert authors(written(True, [])) == {"log", "carol"}
+    assert authors(written(False, [BOB])) == {"bob"}
+    assert authors(written(False, [])) == set()
     assert [name for name, index in places.items() if written(False, []).is_keepers(index)] == ["log", "carol"]
     shown = [written(False, []).shown(index, events[index][1]).actor for index in places.values()]
     assert shown == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)", "bob@gpu (claimed)"]

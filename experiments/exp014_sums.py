@@ -20,6 +20,7 @@ second seed's on another number of devices than trained it. All of it:
 
     marin experiment register experiments/exp014_sums.py
     marin run experiments/exp014_sums.py
+    marin verify RUN --devices 2 --experiment experiments/exp014_sums.py
 
 and `marin run experiments/exp014_sums.py --sanity-only` for two updates of it.
 

@@ -95,7 +95,7 @@ survival: environment
 	$(PYTEST) -q -m survival tests/e2e tests/plugins/collections tests/marin/pipeline tests/plugins/ray
 
 faults-bench: environment
-	$(BIN)/python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md
+	$(BIN)/python -m tests.adversary.faults --seed 1 --per-kind 8 --table docs/verify.md
 
 verify-bench: environment
 	$(BIN)/python -m bench.verify

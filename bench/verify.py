@@ -294,7 +294,9 @@ def localisation(bench: Bench) -> Iterator[Figure]:
     tensor."""
     last = bench.shown()["segments"][-1]
     step = (int(last["start"]) + int(last["end"])) // 2
-    forged = json.loads(bench.execute(sys.executable, "-m", "bench.faults.forged", str(bench.base), str(step)).stdout)
+    forged = json.loads(
+        bench.execute(sys.executable, "-m", "tests.adversary.faults.forged", str(bench.base), str(step)).stdout
+    )
     bench.cold()
     cost, report = bench.verify("--only", "training", "--steps", f"{step}:{step + 1}", root=forged["root"], status=(1,))
     found = report["first_divergence"]

@@ -445,7 +445,8 @@ def test_the_picture_draws_an_arrow_only_for_an_import() -> None:
     assert picture is not None
     drawn = set(arrows(picture[1]))
     assert {*FLOORS} & {*LEDGER_FLOORS} & {room for arrow in drawn for room in arrow} == set(), "two rooms of a name"
-    assert drawn - entered() == set()
+    missing = drawn - entered()
+    assert {arrow for arrow in missing if arrow[0] != "plugins" or not gauges.absent()} == set()
     assert ("record", "store") in drawn
 
 

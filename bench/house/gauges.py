@@ -129,6 +129,7 @@ def core() -> tuple[Path, ...]:
     return tuple(file for file in FILES if not file.is_relative_to(PLUGINS))
 
 
+@cache
 def absent() -> list[str]:
     """Plugins of pyproject.toml whose folder is not in this tree: then it is smaller than the whole house."""
     table = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]

@@ -31,7 +31,6 @@ SIGNER = Signer("bench.example/log", Ed25519PrivateKey.from_private_bytes(bytes(
 def measured(recipe: Recipe, folder: Path) -> tuple[float, float, int]:
     """Seconds of the processor for an update, and for what is recorded of it, and the bytes of its completions. The first update
     is left out, in which programs are compiled."""
-    from bench.forgeries.rewards import put_tokenizer
     from marin.plugins.rl.record import read_record
     from marin.process.cache import compilation_cache
     from marin.record.events import TRAIN_SEGMENT, write
@@ -40,6 +39,7 @@ def measured(recipe: Recipe, folder: Path) -> tuple[float, float, int]:
     from marin.training.run import segment_event
     from marin.training.runtime.compilation import use_compilation_cache
     from marin.verify.jax.replay import prepared
+    from tests.adversary.forgeries.rewards import put_tokenizer
 
     use_compilation_cache(compilation_cache())
     storage = PosixStorage(folder / "root")

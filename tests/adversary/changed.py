@@ -7,7 +7,7 @@ import binascii
 from random import Random
 from typing import Any
 
-from bench.forgeries.workshop import OTHER
+from tests.adversary.forgeries.workshop import OTHER
 
 
 def changed(data: bytes, draw: Random) -> bytes:

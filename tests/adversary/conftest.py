@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from warm import warm
 
-from bench.forgeries.brought import brought
-from bench.forgeries.doors.register import Stall
-from bench.forgeries.workshop import Base
 from marin.history.runs import run_ids
+from tests.adversary.forgeries.brought import brought
+from tests.adversary.forgeries.doors.register import Stall
+from tests.adversary.forgeries.workshop import Base
 from tests.e2e.conftest import Project, trained
 
 __all__ = ["trained", "warm"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.forgeries.bench import discard
-from bench.forgeries.kinds import KINDS, Kind
-from bench.forgeries.workshop import Base, Shop
+from tests.adversary.forgeries.bench import discard
+from tests.adversary.forgeries.kinds import KINDS, Kind
+from tests.adversary.forgeries.workshop import Base, Shop
 from tests.plugins.sharing.judge.node import Checked, checked, needs_node
 
 pytestmark = [needs_node, pytest.mark.long(seconds=2)]

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from bench.forgeries.doors import all_kinds
-from bench.forgeries.doors.bundles import Hand
-from bench.forgeries.doors.register import DOORS, Kind, Stall, tried
 from tests.adversary.changed import changed, reads_as
+from tests.adversary.forgeries.doors import all_kinds
+from tests.adversary.forgeries.doors.bundles import Hand
+from tests.adversary.forgeries.doors.register import DOORS, Kind, Stall, tried
 
 BUNDLES = {kind.id: kind for kind in all_kinds("bundle") if not kind.executes}
 pytestmark = pytest.mark.long(seconds=2)

@@ -6,12 +6,6 @@ from typing import Any
 
 import pytest
 
-from bench.forgeries.doors.boards import honest_entry
-from bench.forgeries.doors.events import let_go, signed, stranger
-from bench.forgeries.doors.register import Stall
-from bench.forgeries.doors.views import goes_on
-from bench.forgeries.kinds.measuring import cited
-from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import LogReader
 from marin.cli.looking.experiments import print_experiments
 from marin.history.runs import evaluation_stream
@@ -26,6 +20,12 @@ from marin.verify.agreement import judge_record
 from marin.verify.derivation.attempts import beside
 from marin.verify.derivation.claims import derive
 from marin.verify.derivation.record import read_record
+from tests.adversary.forgeries.doors.boards import honest_entry
+from tests.adversary.forgeries.doors.events import let_go, signed, stranger
+from tests.adversary.forgeries.doors.register import Stall
+from tests.adversary.forgeries.doors.views import goes_on
+from tests.adversary.forgeries.kinds.measuring import cited
+from tests.adversary.forgeries.workshop import OTHER, Shop, as_operator
 from tests.marin.verify.test_evaluation_record import body_of
 
 

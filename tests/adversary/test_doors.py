@@ -1,11 +1,11 @@
-"""Each forgery at each door is refused, with its name (`python -m bench.forgeries --doors` prints all of them as a table)."""
+"""Each forgery at each door is refused, with its name (`python -m tests.adversary.forgeries --doors` prints the table)."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.forgeries.doors import all_kinds
-from bench.forgeries.doors.register import DOORS, Kind, Stall, tried
+from tests.adversary.forgeries.doors import all_kinds
+from tests.adversary.forgeries.doors.register import DOORS, Kind, Stall, tried
 
 QUICK = {kind.id: kind for kind in all_kinds() if kind.door != "bundle"}
 """A bundle is made by a model that answers: tests/adversary/test_bundles.py."""

@@ -14,12 +14,6 @@ from random import Random
 
 import pytest
 
-from bench.forgeries.doors import all_kinds
-from bench.forgeries.doors.events import judged, stranger, wrote_dossier
-from bench.forgeries.doors.published import over_http, replaced, served
-from bench.forgeries.doors.register import DOORS, Stall
-from bench.forgeries.doors.statements import certificate_of, unlearning
-from bench.forgeries.doors.views import goes_on, verdict
 from ledger import LedgerError
 from marin.history.runs import stream_of
 from marin.record import events as kinds
@@ -27,6 +21,12 @@ from marin.record.root import open_root
 from marin.verify.agreement import judge_record
 from marin.verify.derivation.record import read_record
 from tests.adversary.changed import changed, leaves, reads_as, set_other
+from tests.adversary.forgeries.doors import all_kinds
+from tests.adversary.forgeries.doors.events import judged, stranger, wrote_dossier
+from tests.adversary.forgeries.doors.published import over_http, replaced, served
+from tests.adversary.forgeries.doors.register import DOORS, Stall
+from tests.adversary.forgeries.doors.statements import certificate_of, unlearning
+from tests.adversary.forgeries.doors.views import goes_on, verdict
 
 assert list(all_kinds())  # entered
 

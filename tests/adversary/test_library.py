@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bench.forgeries.doors.events import VERDICTS, signed
-from bench.forgeries.doors.register import Stall
-from bench.forgeries.workshop import as_operator, variable
 from ledger.format.cosigner import Cosigner
 from marin.library.checking import verified
 from marin.record.root import open_root
 from marin.record.trust.trusted import default_trust
+from tests.adversary.forgeries.doors.events import VERDICTS, signed
+from tests.adversary.forgeries.doors.register import Stall
+from tests.adversary.forgeries.workshop import as_operator, variable
 
 
 def test_a_log_that_your_witnesses_never_saw_is_no_pass_in_the_library(

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from bench.forgeries.workshop import Leaf
 from ledger import Draft, Log, PosixStorage
 from marin.cli.main import run
 from marin.history.runs import run_ids, stream_of
@@ -28,6 +27,7 @@ from marin.record.root import open_root
 from marin.record.trust.evidence import NOBODY
 from marin.verify.verification import Options, Verification
 from tests.adversary.changed import changed as bytes_changed
+from tests.adversary.forgeries.workshop import Leaf
 
 PROGRAM = """
 import marin, numpy as np

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.forgeries.workshop import Base, Shop
 from marin.history.runs import run_ids
 from marin.record import events as kinds
+from tests.adversary.forgeries.workshop import Base, Shop
 from tests.e2e.conftest import Project
 from tests.e2e.models.mixture import judged, mixture
 

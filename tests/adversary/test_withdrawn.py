@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 
-from bench.forgeries.doors.events import stranger
-from bench.forgeries.doors.register import Stall
-from bench.forgeries.workshop import OTHER, Entry
 from marin.history.run import record_digest
 from marin.history.runs import evaluation_stream, replay_stream, stream_of
 from marin.history.table.evaluations import recorded_evaluations
@@ -17,6 +14,9 @@ from marin.record import events as kinds
 from marin.record.events import TrainSegment
 from marin.record.root import open_root
 from marin.verify.derivation.record import read_record
+from tests.adversary.forgeries.doors.events import stranger
+from tests.adversary.forgeries.doors.register import Stall
+from tests.adversary.forgeries.workshop import OTHER, Entry
 from tests.marin.verify.test_evaluation_record import body_of
 
 

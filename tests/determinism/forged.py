@@ -23,9 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from bench.faults import operator
-from bench.faults.operator import Claims
-from bench.faults.world import World
 from marin.plugins.exact import reference
 from marin.plugins.exact.step import gradient_of, update_of
 from marin.recipe.schema import Execution, Recipe
@@ -37,6 +34,9 @@ from marin.training.optimizers.rule import optimizer
 from marin.training.state import TrainState, arrays_of, leaves
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
+from tests.adversary.faults import operator
+from tests.adversary.faults.operator import Claims
+from tests.adversary.faults.world import World
 
 TENSORS = {"weight": "model/", "moment": "moments/inner_state/0/"}
 COUNTED = 3

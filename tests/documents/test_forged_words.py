@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import bench.forgeries.kinds
-from bench.forgeries.doors import all_kinds
+import tests.adversary.forgeries.kinds
+from tests.adversary.forgeries.doors import all_kinds
 
 MOST_VALUES = 3
 """Of how many values a text may be put together beside the product's words."""
@@ -45,7 +45,7 @@ def product() -> str:
 def forged() -> frozenset[str]:
     """What forgers write: their texts, without those by which they are known to be refused."""
     found = set[str]()
-    for tree in sources("bench/forgeries"):
+    for tree in sources("tests/adversary/forgeries"):
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         words = {text for call in calls for named in call.keywords if named.arg in EXPECTED for text in texts(named)}
         every = list(texts(tree))
@@ -74,7 +74,7 @@ def is_put_together(text: str, values: int = MOST_VALUES, *, first: bool = True)
 def expected() -> dict[str, str]:
     """Every text that a kind expects, with the kind's name."""
     found = {}
-    for kind in bench.forgeries.kinds.KINDS.values():
+    for kind in tests.adversary.forgeries.kinds.KINDS.values():
         found |= {text: kind.name for text in (kind.says, kind.claimed, kind.unsaid) if text}
     return found | {kind.says: kind.id for kind in all_kinds() if kind.says}
 

@@ -35,7 +35,7 @@ SINCE = "MARIN_SINCE"
 ABOUT = {
     "tests/test_gpu.py": ("bench/gpu/", "marin/plugins/exact/"),
     "tests/test_packaging.py": ("pyproject.toml", "ledger/__init__.pyi", "conf/"),
-    "tests/adversary": ("bench/forgeries/", "marin/verify/", "marin/history/"),
+    "tests/adversary": ("tests/adversary/forgeries/", "marin/verify/", "marin/history/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
     "tests/e2e/clusters": ("marin/runners/", "marin/plugins/ray/"),
     "tests/e2e/models": ("marin/evaluation/", "marin/plugins/evaluation/", "marin/plugins/serve/", "marin/export/"),

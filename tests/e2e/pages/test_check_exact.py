@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from sessions import new_cache
 
-from bench.forgeries.workshop import Base, Shop
 from ledger import Sliced, describe_state, put_slices
 from marin.history.runs import run_ids
 from marin.record import events as kinds
 from marin.record.fingerprint import step_fingerprint
 from marin.training.step import fingerprint
+from tests.adversary.forgeries.workshop import Base, Shop
 from tests.e2e.conftest import PARAMS, PIPELINE, Project
 from tests.plugins.sharing.judge.node import checked, needs_node
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bench.forgeries.workshop import Base
 from marin.history.runs import run_ids
 from marin.plugins.sharing.judge.files import judge_files
 from marin.reporting.template import style
+from tests.adversary.forgeries.workshop import Base
 from tests.adversary.test_browser_judge import REFUSED, forged
 from tests.e2e.conftest import Project
 from tests.e2e.pages.test_check_page import found, served

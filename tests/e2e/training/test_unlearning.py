@@ -21,7 +21,6 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from sessions import new_cache
 
-from bench.forgeries.workshop import OTHER, Shop
 from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
 from marin.errors import UsageError
 from marin.export.envelope import public_key
@@ -34,6 +33,7 @@ from marin.record import events as kinds
 from marin.record.root import open_root
 from marin.record.trust.evidence import NOBODY
 from marin.verify.verification import Options, Verification
+from tests.adversary.forgeries.workshop import OTHER, Shop
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, RECIPE, Unlearned, trained_of
 

@@ -16,10 +16,10 @@ import pytest
 from sessions import made_once, new_cache
 from warm import Warm
 
-from bench.forgeries.workshop import Base
 from marin.history.run import Run
 from marin.history.runs import load
 from marin.record.root import open_root
+from tests.adversary.forgeries.workshop import Base
 from tests.e2e.conftest import Project
 
 RECIPE: dict[str, Any] = {

@@ -17,7 +17,7 @@ from sessions import new_cache
 from warm import Warm
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-BENCH = "import runpy; runpy.run_module('bench.faults', run_name='__main__', alter_sys=True)"
+BENCH = "import runpy; runpy.run_module('tests.adversary.faults', run_name='__main__', alter_sys=True)"
 FAULTS = ("parameter", "event", "forged loss")
 
 

@@ -34,7 +34,7 @@ from marin.record.root import Root, open_root
 fault, answered, names = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
 recipe, execution = load_params(Path("params.yaml")), Execution(devices=1)
 apply(recipe.arithmetic, execution)
-from bench.faults import operator
+from tests.adversary.faults import operator
 from marin.training.loop import Training
 from marin.training.step.contract import StepOutcome
 from marin.training.step.shards import TrainStep

@@ -1,4 +1,4 @@
-"""A tenth of the workshop's forgeries (`python -m bench.forgeries` has all of them), made from the run of the session.
+"""A tenth of the workshop's forgeries (`python -m tests.adversary.forgeries` has all of them), made from the run of the session.
 
 Those are drawn that a stranger has to notice without executing anything; what is noticed by execution is in the bench.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bench.forgeries.kinds as kinds
-from bench.forgeries.__main__ import BEGIN, END
-from bench.forgeries.bench import GOOD, chosen, judged
-from bench.forgeries.registry import CLASSES, OF_REWARDS
-from bench.forgeries.workshop import Base
+import tests.adversary.forgeries.kinds as kinds
 from marin.history.runs import run_ids
+from tests.adversary.forgeries.__main__ import BEGIN, END
+from tests.adversary.forgeries.bench import GOOD, chosen, judged
+from tests.adversary.forgeries.registry import CLASSES, OF_REWARDS
+from tests.adversary.forgeries.workshop import Base
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import bench.forgeries.kinds as kinds
-from bench.forgeries.bench import judged
+import tests.adversary.forgeries.kinds as kinds
+from tests.adversary.forgeries.bench import judged
 from tests.e2e.verifying.test_forgeries import base_of
 
 if TYPE_CHECKING:

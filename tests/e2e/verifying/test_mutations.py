@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.forgeries.workshop import Base, Entry, Shop
 from ledger import Event, LedgerError
 from marin.history.run import Run
 from marin.history.runs import run_ids, stream_of
@@ -34,6 +33,7 @@ from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import compare_step, other_sources
 from marin.verify.judges.training import broken_record
 from marin.verify.segments import compare
+from tests.adversary.forgeries.workshop import Base, Entry, Shop
 from tests.marin.history.events import EventList
 
 if TYPE_CHECKING:

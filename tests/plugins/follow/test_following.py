@@ -6,9 +6,6 @@ import shutil
 
 import pytest
 
-from bench.forgeries.doors.events import signed
-from bench.forgeries.doors.register import Stall
-from bench.forgeries.workshop import as_operator, variable
 from marin.plugins.follow.follower import follow
 from marin.plugins.follow.stop_request import StopRequests
 from marin.recipe.schema import Execution
@@ -17,6 +14,9 @@ from marin.record.root import Root, open_root
 from marin.record.trust.evidence import NOBODY
 from marin.record.trust.pins import Pins
 from marin.verify.verification import Options
+from tests.adversary.forgeries.doors.events import signed
+from tests.adversary.forgeries.doors.register import Stall
+from tests.adversary.forgeries.workshop import as_operator, variable
 
 
 def damaged(root: Root) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from compiled_once import compiled_once
 
-from bench.forgeries.rewards import VOCABULARY, put_tokenizer, recipe_with
+from tests.adversary.forgeries.rewards import VOCABULARY, put_tokenizer, recipe_with
 
 __all__ = ["VOCABULARY", "compiled_once", "recipe_with", "vocabulary"]
 

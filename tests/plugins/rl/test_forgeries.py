@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.forgeries.rewards import HONEST, LIES, Runs, prepared_runs
-from bench.forgeries.workshop import changes
 from ledger import MemoryStorage, Store
 from marin.plugins.rl.record import read_record
 from marin.training.loop import Steps
+from tests.adversary.forgeries.rewards import HONEST, LIES, Runs, prepared_runs
+from tests.adversary.forgeries.workshop import changes
 
 pytestmark = pytest.mark.long(together="forgeries", seconds=40)
 

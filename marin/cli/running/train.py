@@ -192,9 +192,7 @@ def train(options: TrainOptions) -> None:
             if not options.dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
         if options.dry_run:
-            _forecast(
-                root, composed, options.device, execution, asked, options.previous or "", as_json=options.as_json
-            )
+            _forecast(root, composed, options.device, execution, asked, options.previous or "", as_json=options.as_json)
             return
         outcomes = carry_out(ready(composed))
     print_trained(root, outcomes, json=options.as_json, table=options.multirun)

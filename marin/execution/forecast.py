@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from marin.execution.plan import CodeIdentity, Plan, step_identity
+from ledger import Store
+from marin.execution.plan import CodeIdentity, Plan, step_config, step_identity
+from marin.history.changes import reason
 from marin.history.runs import History, completions
+from marin.provenance.code import code_folder, files_listing
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, estimate, work_of
 from marin.recipe.schema import Recipe
 
@@ -34,32 +37,41 @@ def forecast(
     recipe: Recipe,
     code: CodeIdentity,
     history: History,
+    store: Store,
     prices: Prices,
     measured: Throughput,
     *,
     device: str = HERE,
     devices: int = 1,
     slices: int = 1,
+    against: str = "",
 ) -> list[Forecast]:
-    """Every step of ``plan`` for ``recipe``, in the plan's order."""
+    """Every step of ``plan`` for ``recipe``, in the plan's order. ``against``: the run that this one goes on from."""
     known: dict[str, str] = {}
     found: list[Forecast] = []
     for step in plan.steps:
         waiting = [name for name in step.inputs if name not in known]
-        hit = (
-            None
-            if waiting
-            else _newest(
-                history, step.name, step_identity(step, recipe, {name: known[name] for name in step.inputs}, code)
-            )
-        )
+        given = {name: known[name] for name in step.inputs if name in known}
+        hit = None if waiting else _newest(history, step.name, step_identity(step, recipe, given, code))
         if hit is not None:
             index, run, known[step.name] = hit
             why = f"event {index} of run {run}"
             cost = Estimate(step.name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, why)
             found.append(Forecast(step.name, "hit", why, cost))
             continue
-        why = f"after {', '.join(waiting)}" if waiting else "no result of this recipe and this code"
+        told = reason(
+            history,
+            store,
+            step.name,
+            config=step_config(step, recipe),
+            inputs=given,
+            code=code.steps[step.name],
+            lock=code.lock,
+            listing=files_listing(code_folder(), step.code(recipe)),
+            against=against,
+            named=waiting,
+        )
+        why = "; ".join(filter(None, [f"after {', '.join(waiting)}" if waiting else "", told]))
         work = work_of(step.name, recipe, devices=devices, slices=slices)
         found.append(
             Forecast(step.name, "run", why, estimate(step.name, work, prices, device, measured, devices=devices))

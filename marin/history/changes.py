@@ -83,18 +83,23 @@ def reason(
     lock: str,
     listing: Listing,
     against: str = "",
+    named: Sequence[str] = (),
 ) -> str:
     """Why a step of the pipeline is executed, in a sentence: what differs from the newest earlier beginning of it, in the run
-    ``against`` where that has one."""
+    ``against`` where that has one. ``named``: inputs that are made before; "" where they are all that is known to differ."""
     begun = [item for item in history.events(type=type_of(StepStarted)) if item[1].body.get("step") == step]
     there = [item for item in begun if item[1].stream == stream_of(against)] if against else []
     newest = (there or begun)[-1:]
     last: Fact[StepStarted] | None = read_fact(StepStarted, newest[0]) if newest else None
     stream = newest[0][1].stream if newest else ""
     if last is None:
-        return "never made here"
+        return "" if named else "never made here"
     was = read_listing(store, last.body.code) if last.body.code != code else {}
-    found = changes(last.body, config=config, inputs=inputs, code=code, lock=lock, was=was, listing=listing)
+    found = changes(
+        last.body, config=config, inputs=inputs, code=code, lock=lock, was=was, listing=listing, named=named
+    )
+    if not found and named:
+        return ""
     if not found:
         ends = facts(history, StepCompleted, stream=stream)
         completed = any(end.index > last.index and end.body.step == step for end in ends)

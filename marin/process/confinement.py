@@ -47,6 +47,7 @@ _SYSTEM = (
     "/etc/hosts",
     "/etc/host.conf",
     "/etc/gai.conf",
+    "/etc/fonts",
     "/etc/mime.types",
     "/etc/ssl/openssl.cnf",
     "/etc/alternatives",

@@ -192,7 +192,7 @@ def train(options: TrainOptions) -> None:
             if not options.dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
         if options.dry_run:
-            _forecast(root, composed, options.device, execution, asked, as_json=options.as_json)
+            _forecast(root, composed, options.device, execution, asked, options.previous or "", as_json=options.as_json)
             return
         outcomes = carry_out(ready(composed))
     print_trained(root, outcomes, json=options.as_json, table=options.multirun)
@@ -529,12 +529,20 @@ def _train(
 
 
 def _forecast(
-    root: Root, composed: Sequence[Composed], device: str, execution: Execution, asked: Plan | None, *, as_json: bool
+    root: Root,
+    composed: Sequence[Composed],
+    device: str,
+    execution: Execution,
+    asked: Plan | None,
+    previous: str,
+    *,
+    as_json: bool,
 ) -> None:
     """What each recipe would do and cost; of a search (``asked``) the first trial, and as many times that as there are
-    trials."""
+    trials. ``previous``: the run that is continued."""
     from marin.execution.forecast import forecast
     from marin.execution.plan import code_identity
+    from marin.history import runs
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.provenance.code import code_folder
@@ -548,10 +556,13 @@ def _forecast(
     prices.device(device)
     measured = measurements(history)
     on = {"devices": execution.devices, "slices": execution.slices}
+    against = runs.resolve(history, previous) if previous else ""
     everything: list[Forecast] = []
     for one in composed:
         code = code_identity(PIPELINE, code_folder(), one.recipe)
-        found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, **on)
+        found = forecast(
+            PIPELINE, one.recipe, code, history, root.store(), prices, measured, device=device, against=against, **on
+        )
         compiled, told = None, ""
         # A plugin may know better than the rule of conf/prices.yaml: a compiler that says what the program would take.
         for _, refine in loaded("marin.forecasts"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,8 @@ DOCUMENTS = "marin.documents"
 """Who judges what brings its own evidence."""
 SHOWN_PAGES = "pages"
 """The verdict on what a publication shows."""
+_BARE = re.compile(r"(\S+?):? sha256:[0-9a-f]{64}")
+_WHOLE = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 WITHOUT_EXECUTION = ("ledger", "artifacts")
 """The verdicts for which no code of a run is executed."""
 
@@ -549,12 +552,7 @@ def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoRe
     if as_json:
         print_json(found.as_json())
     else:
-        rows = []
-        for name, verdict in found.verdicts.items():
-            lines = verdict.lines or ("",)
-            rows.append([name, verdict.outcome, lines[0]])
-            rows += [["", "", line] for line in lines[1:]]
-        print_table(("verdict", found.run, ""), rows, empty="")
+        _print_verdicts(found.run, found.verdicts.items(), details=bool(ctx.find_root().params.get("verbose")))
     ctx.exit(found.exit_code())
 
 
@@ -635,23 +633,32 @@ def finish(
     ctx.exit(report.exit_code())
 
 
+def _print_verdicts(run: str, verdicts: Iterable[tuple[str, Verdict]], *, details: bool) -> None:
+    """One row a line of a verdict; without ``details`` those that pass are :func:`brief`."""
+    rows = []
+    for name, verdict in verdicts:
+        lines = verdict.lines if details or verdict.outcome != "PASS" else brief(verdict.lines)
+        rows += [[name, verdict.outcome, line] for line in lines[:1] or ("",)]
+        rows += [["", "", line] for line in lines[1:]]
+    print_table(("verdict", run, ""), rows, empty="")
+
+
+def brief(lines: Sequence[str]) -> Sequence[str]:
+    """What a verdict that passes says, where digests are not asked for: things with nothing but a digest in one line, of
+    what else is said twelve digits."""
+    bare = [found[1] for line in lines if (found := _BARE.fullmatch(line))]
+    rest = [_WHOLE.sub(r"\1", line) for line in lines if not _BARE.fullmatch(line)]
+    return [f"{', '.join(bare)}: each has its recorded digest", *rest] if bare else rest
+
+
 def print_report(report: Report, *, details: bool = True) -> None:
     """Verdicts as a table, then what they are about; without ``details`` claims are counted, but for what contradicts the
     record."""
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
-    rows = []
-    for name in SHOWN:
-        verdict = report.verdict(name)
-        lines = verdict.lines or ("",)
-        rows.append([name, verdict.outcome, lines[0]])
-        rows += [["", "", line] for line in lines[1:]]
-    if report.pages is not None:
-        rows += [
-            ["pages", report.pages.outcome, report.pages.lines[0]],
-            *(["", "", line] for line in report.pages.lines[1:]),
-        ]
-    print_table(("verdict", report.run, ""), rows, empty="")
+    verdicts = [(name, report.verdict(name)) for name in SHOWN]
+    shown = [*verdicts, ("pages", report.pages)] if report.pages is not None else verdicts
+    _print_verdicts(report.run, shown, details=details)
     if report.screening is not None:
         looked = f"{report.screening.segments} of {report.screening.total} segments in {report.screening.seconds:.1f} s"
         say(f"screening: {looked}: {several(len(report.screening.findings), 'findings')}")

@@ -27,6 +27,11 @@ def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(p
     (before,) = json.loads(project.marin("ls", "--json").stdout)
     (dry,) = train(project, "--dry-run")
     assert [step["action"] for step in dry["steps"]] == ["hit"] * 6 and dry["total"]["seconds"] == 0
+    (phase,) = train(project, "--continue", before["run"], "trainer.num_steps=2", "--dry-run")
+    why = {step["step"]: step["why"] for step in phase["steps"]}
+    assert why["tokenizer"].startswith(f"against run {before['run']}, config changed: kept nothing -> sha256:")
+    assert why["train"].startswith(f"after tokens, tokenizer; against run {before['run']}, config changed: ")
+    assert why["evaluate"] == "after train, tokens, tokenizer"
     (same,) = train(project)
     assert set(same["steps"].values()) == {"cached"} and same["run"] == before["run"]
     assert len(json.loads(project.marin("ls", "--json").stdout)) == 1, "nothing was to do, and nothing was recorded"

@@ -39,8 +39,10 @@ def why(root: Root, **more: Any) -> str:
 def test_a_phase_is_explained_against_the_run_that_it_continues(tmp_path: Path, own_keys: Path) -> None:
     root = create_root(str(tmp_path / ".marin"), origin="marin.test/changes")
     assert why(root) == "never made here"
+    assert why(root, named=["tokens"]) == "", "before its inputs are made that is no news"
     root.append([begun("aaaa2345", 0.1), begun("bbbb2345", 0.2)])
     assert why(root) == "config changed: optimizer.learning_rate 0.2 -> 0.3"
     told = why(root, against="aaaa2345")
     assert told == "against run aaaa2345, config changed: optimizer.learning_rate 0.1 -> 0.3"
     assert why(root, against="zzzz2345") == why(root), "a run without that step explains nothing"
+    assert why(root, against="aaaa2345", named=["tokens"]) == told, "what is known to differ before inputs are made"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -59,6 +60,7 @@ print(json.dumps({
     "udp": tried(lambda: dialled(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 9))),
     "signal": tried(lambda: os.kill(given["parent"], 0)),
     "memory": tried(lambda: len(bytearray(3 << 30))),
+    "fonts": subprocess.run([given["fonts"]], capture_output=True, text=True).stderr,
     "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
     "user": os.getuid(),
 }))
@@ -79,6 +81,7 @@ def places(tmp_path: Path) -> dict[str, Any]:
         "write": [str(tmp_path / "work")],
         "network": False,
         "parent": os.getpid(),
+        "fonts": shutil.which("fc-list") or "true",
     }
 
 
@@ -104,6 +107,7 @@ def test_only_what_was_opened_is_reached(places: dict[str, Any]) -> None:
     for way in ("secret", "secret by a link", "secret by a hard link", "listing", "write open", "write outside"):
         assert found[way] in ("Permission denied", "Operation not permitted", "Invalid cross-device link"), (way, found)
     assert found["secret by a child"] == ""
+    assert found["fonts"] == "", "what draws pages looks for fonts, as the system's settings have them"
     assert "Permission denied" in found["secret by /proc"]
     assert Path(places["secret"]).read_text() == "SECRET" and Path(places["open"]).read_text() == "public"
     assert (found["open"], found["write inside"], found["long file"]) == ("public", "1", "File too large")

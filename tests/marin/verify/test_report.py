@@ -36,6 +36,31 @@ def every_kind() -> list[Claim]:
     return [*found, *settled(segments, {"training": "PASS"})]
 
 
+A, B = "ab" * 32, "cd" * 32
+
+
+def test_digests_of_what_passes_are_told_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = {
+        "ledger": Verdict("PASS", (f"log o: 9 events re-derived under root {A}", "9 events agree")),
+        "data": Verdict("PASS", (f"corpus: sha256:{A}", f"tokens: sha256:{B}", f"art: sha256:{B}, adopted")),
+        "model": Verdict("FAIL", (f"export: expected sha256:{A}, found sha256:{B}",)),
+    }
+    report = Report("run1", verdicts, TrainingSummary("none", 0, 0, 1, 0.0), None, "o", 1, "00", ())
+    print_report(report, details=False)
+    rows = [re.split(r"  +", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert rows[1:6] == [
+        ["ledger", "PASS", "log o: 9 events re-derived under root abababababab"],
+        ["", "9 events agree"],
+        ["artifacts", "NOT_RUN"],
+        ["data", "PASS", "corpus, tokens: each has its recorded digest"],
+        ["", "art: sha256:cdcdcdcdcdcd, adopted"],
+    ]
+    assert [f"export: expected sha256:{A}, found sha256:{B}"] == rows[7][2:]
+    print_report(report)
+    whole = capsys.readouterr().out
+    assert all(line in whole for verdict in verdicts.values() for line in verdict.lines)
+
+
 @pytest.fixture
 def told(root: Root) -> tuple[Report, Run]:
     """A report on a real run, whose claims are the run's own and those of :func:`every_kind`."""

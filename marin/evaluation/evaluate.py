@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from marin.training.runtime.parts import plain_model
 from marin.training.state import named_key
 from marin.training.step.compiled import compiled
 
+log = logging.getLogger(__name__)
 SAMPLE_TOKENS = 96
 
 
@@ -146,19 +148,27 @@ def score_pairs(
     pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: Recipe, score: Scorer, *, around: bool = False
 ) -> Iterator[PairScore]:
     """Log-likelihoods of both sentences of every pair, each preceded by the token before a text as in training. ``around``:
-    inside of what a post-processor puts around a text, as runs have it whose recipe does not say ``tokenizer.reading``."""
+    inside of what a post-processor puts around a text, as runs have it whose recipe does not say ``tokenizer.reading``.
+    Of what is longer than a sequence the beginning is scored, which is said."""
     eos = recipe.tokens.begin
     size, length = recipe.evaluation.batch_size, recipe.model.seq_len
     sentences = [text for pair in pairs for text in (pair["good"], pair["bad"])]
     values: list[float] = []
+    cut = 0
     for start in range(0, len(sentences), size):
         ids = np.full((size, length), eos, np.int32)
         weights = np.zeros((size, length), np.float32)
         for row, text in enumerate(sentences[start : start + size]):
-            encoded = [eos, *tokenizer.encode(text, add_special_tokens=around).ids][:length]
+            whole = [eos, *tokenizer.encode(text, add_special_tokens=around).ids]
+            encoded, cut = whole[:length], cut + (len(whole) > length)
             ids[row, : len(encoded)] = encoded
             weights[row, : len(encoded) - 1] = 1.0
         values.extend(float(value) for value in score(ids, weights))
+    if cut:
+        log.warning(
+            "minimal pairs: %d of %d texts are longer than model.seq_len=%d, and compared by their beginnings",
+            *(cut, len(sentences), length),
+        )
     for pair, good, bad in zip(pairs, values[0::2], values[1::2], strict=False):
         yield PairScore(pair["phenomenon"], pair["pair"], good, bad)
 

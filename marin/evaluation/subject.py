@@ -14,8 +14,8 @@ from levanter.models.lm_model import LmHeadModel
 
 from ledger import StateManifest, Store
 from marin.data.borrowed import trial
-from marin.data.borrowed.chats import special_tokens
-from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
+from marin.data.borrowed.chats import model_template, special_tokens
+from marin.data.template import SPECIAL, ChatTemplate, plain_template
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
@@ -101,7 +101,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             trial.check(content.read_bytes(), where=f"tokenizer of run {run.run}")
         vocab = vocabulary_size(folder / "tokenizer", recipe.model)
         tokenizer = open_tokenizer(folder / "tokenizer", as_recorded=as_recorded(recipe))
-        special = special_tokens(folder / "tokenizer")
+        special, template = special_tokens(folder / "tokenizer"), model_template(recipe, folder / "tokenizer")
         if step is None:
             trained = run.output("train")
             outputs.checkout(store, trained, folder / "train", kind=outputs.KINDS["train"])
@@ -124,7 +124,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         digest,
         int(state.step),
         made.digest,
-        template_of(recipe.dataset, special),
+        template,
         special,
         marks,
     )

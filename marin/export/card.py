@@ -9,6 +9,7 @@ import json
 import math
 from pathlib import Path
 
+from marin.data.borrowed.chats import chat_template, has_conversations
 from marin.data.template import template_of
 from marin.errors import UsageError
 from marin.export.quoting import yaml_of
@@ -22,16 +23,18 @@ CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
 
 
 def write_card(history: History, run: str, folder: Path, *, license: str | None = None) -> list[Path]:
-    """Write ``README.md`` and ``chat_template.jinja`` of ``run`` into the exported ``folder``.
+    """Write ``README.md`` and ``chat_template.jinja`` of ``run`` into the exported ``folder``; of a run without conversations no
+    template in place of the one that its tokenizer came with.
 
     Raises:
         UsageError: one of them is there already.
         Tampered: the run's events contradict one another.
     """
     view = agreed(history, run)
-    written = [folder / CARD, folder / CHAT_TEMPLATE]
-    template = template_of(view.recipe.dataset).text
-    for path, text in zip(written, (card(view, license=license), template), strict=True):
+    files = {folder / CARD: card(view, license=license)}
+    if has_conversations(view.recipe) or chat_template(folder) is None:
+        files[folder / CHAT_TEMPLATE] = template_of(view.recipe.dataset).text
+    for path, text in files.items():
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise UsageError(
                 "a file is there already",
@@ -41,7 +44,7 @@ def write_card(history: History, run: str, folder: Path, *, license: str | None 
                 cure="export into another folder",
             )
         path.write_text(text, encoding="utf-8")
-    return written
+    return list(files)
 
 
 def card(view: Run, *, license: str | None = None) -> str:

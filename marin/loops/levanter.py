@@ -28,19 +28,23 @@ class MarinTracker(Tracker):  # type: ignore[misc]
 
     def __init__(self, run: Loop) -> None:
         self.run, self._step = run, 0
+        self._told = (-1, "")
 
     def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
         """They are part of the recipe, which the configuration gives before the run begins."""
 
     def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
         """Every finite or infinite scalar of a train step, of the last one where ``step`` is None; histograms and texts are left
-        out."""
+        out. What Levanter tells of its last train step it tells again when it ends."""
         del commit
         found = {name: value for name, given in metrics.items() if (value := scalar(given)) is not None}
         loss = found.pop(LOSS, None) if step is not None else None
         self._step = self._step if step is None else int(step)
+        if loss is not None:
+            before, self._told = self._told, (self._step, loss.hex())
+            loss = None if self._told == before else loss
         if loss is not None or found:
-            self.run.log(self._step, loss, None, **found)
+            self.run.tell(self._step, loss, None, found)
 
     def log_summary(self, metrics: dict[str, Any]) -> None:
         """Numbers of the whole run, as of the last train step."""

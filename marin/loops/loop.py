@@ -108,6 +108,10 @@ class Loop(AbstractContextManager["Loop"]):
         Raises:
             UsageError: the run has ended, or the step is not the next, or no whole number.
         """
+        self.tell(step, loss, batch, metrics)
+
+    def tell(self, step: int, loss: float | None, batch: Any, metrics: Mapping[str, float]) -> None:
+        """The same, with metrics of any name: another program's may be called ``batch``."""
         self._check_open()
         step = _step_number(step)
         if LOSS in metrics:

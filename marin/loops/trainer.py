@@ -70,19 +70,24 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
         loss = logs.get("loss")
         step = state.global_step - 1
         if loss is None or step <= self._last:
-            self.run.log(max(step, 0), None, None, **numbers)
+            self.run.tell(max(step, 0), None, None, numbers)
             return
         self._last = step
-        self.run.log(step, loss, None, **numbers)
+        self.run.tell(step, loss, None, numbers)
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
         """The state after the last train step, where the trainer saved one."""
         self._state(given.get("model"))
 
-    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
-        """The last state, and the run's end."""
-        if self.run is not None:
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        """The state after the last train step, before the trainer loads its best one in place of it."""
+        if control.should_training_stop:
             self._state(given.get("model"))
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        """The run's end, and the last state where no other model stands in place of it."""
+        if self.run is not None:
+            self._state(None if args.load_best_model_at_end else given.get("model"))
             self.run.finish()
 
     def _state(self, model: Any) -> None:

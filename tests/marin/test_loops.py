@@ -370,14 +370,25 @@ def test_levanter_reports_by_its_own_tracker(folder: Path) -> None:
     assert TrackerConfig.get_choice_class("marin") is MarinTrackerConfig
     tracker = MarinTrackerConfig(title="lev").init("abc")
     with tracker:
-        levanter.tracker.log({"train/loss": np.float32(2.0), "throughput": 3}, step=0)
+        levanter.tracker.log({"train/loss": np.float32(2.0), "throughput": 3, "batch": 8}, step=0)
         levanter.tracker.log({"train/loss": np.float32(1.5)}, step=1)
+        levanter.tracker.log(
+            {"train/loss": np.float32(1.5)}, step=1
+        )  # as run_hooks(info, force=True) at the end of train
+        with pytest.raises(UsageError, match="out of order"):
+            levanter.tracker.log({"train/loss": np.float32(1.25)}, step=1)
         levanter.tracker.log({"eval/acc": 0.25}, step=None)
         levanter.tracker.log_summary({"parameter_count": 7})
     tracker.finish()
     run = marin.open().run()
     assert run.status == "completed" and list(run.losses) == [2.0, 1.5]
-    told = {"loop.throughput": 3.0, "loop.eval/acc": 0.25, "loop.parameter_count": 7.0, "loop.loss_last": 1.5}
+    told = {
+        "loop.throughput": 3.0,
+        "loop.batch": 8.0,
+        "loop.eval/acc": 0.25,
+        "loop.parameter_count": 7.0,
+        "loop.loss_last": 1.5,
+    }
     assert load(open_root().history(), run.id).metrics == told
 
 
@@ -400,6 +411,7 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
         logging_steps = 1
         logging_strategy = IntervalStrategy.STEPS
         logging_nan_inf_filter = True
+        load_best_model_at_end = False
 
         def to_dict(self) -> dict[str, object]:
             told = {"lr_scheduler_kwargs": {"min_lr": 0.5}, "betas": (1, 2), "device": object(), "report_to": []}
@@ -407,8 +419,10 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
             return {"learning_rate": 0.25, "output_dir": "x", "seed": 3, "parallel": nested, **told}
 
     class Model:
+        weights = 1.0
+
         def state_dict(self) -> dict[str, object]:
-            return {"weights": np.ones(3)}
+            return {"weights": np.full(3, self.weights)}
 
     callback, control = MarinCallback("hf"), TrainerControl()
     given = Arguments()
@@ -432,6 +446,19 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
         callback.on_log(Arguments(), TrainerState(global_step=2), control, logs={"loss": "0.53"})
     callback.on_train_end(Arguments(), TrainerState(global_step=1), control)
     assert list(marin.open().run(callback.run.id).losses) == [0.5]
+    given = Arguments()
+    given.load_best_model_at_end = True  # what is in place of the last state when training has ended
+    best = Model()
+    best.weights = 0.0
+    for stops in (True, False):
+        callback.on_train_begin(given, TrainerState(), control)
+        callback.on_log(given, TrainerState(global_step=1), control, logs={"loss": 0.5})
+        callback.on_epoch_end(
+            given, TrainerState(global_step=1), TrainerControl(should_training_stop=stops), model=Model()
+        )
+        callback.on_train_end(given, TrainerState(global_step=1), control, model=best)
+        (segment,) = [fact.body for fact in load(open_root().history(), callback.run.id).loop]
+        assert segment.state == (state_digest({"weights": tensor_digest(np.ones(3))}) if stops else "")
     other_process = MarinCallback("hf")
     follower = TrainerState(is_world_process_zero=False, global_step=1)
     other_process.on_train_begin(Arguments(), follower, control)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from marin.data.chat import STOPS, TEMPLATE
+from marin.data.template import ChatTemplate, template_of
 from marin.data.tokenizer import CONFIG, FILE, SPECIAL_MAP, named_tokens, read_settings
 from marin.errors import UsageError
+from marin.recipe.schema import FilesDataset, Recipe, as_recorded, parts
 
 TEMPLATE_FILE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 
@@ -21,6 +24,24 @@ def special_tokens(folder: Path) -> dict[str, str]:
         UsageError: a file cannot be read.
     """
     return named_tokens(*(read_settings(folder / name, UsageError) for name in (CONFIG, SPECIAL_MAP)))
+
+
+def model_template(recipe: Recipe, folder: Path) -> ChatTemplate:
+    """The template by which a trained model is asked: that of the recipe's conversations, and where it has none the one that came
+    with the tokenizer in ``folder``, as transformers takes it from an exported folder.
+
+    Raises:
+        UsageError: it is no template.
+    """
+    special, text = special_tokens(folder), None if has_conversations(recipe) else chat_template(folder)
+    if text is None or as_recorded(recipe):
+        return template_of(recipe.dataset, special)
+    return ChatTemplate(text, special, where=str(folder), stops=STOPS if text == TEMPLATE else ())
+
+
+def has_conversations(recipe: Recipe) -> bool:
+    """Whether conversations are trained on."""
+    return any(isinstance(part, FilesDataset) and part.chat for part in parts(recipe.dataset).values())
 
 
 def check_marks(folder: Path) -> None:

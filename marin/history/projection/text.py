@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from marin.process.text import visible
-from marin.record.events import Output
+from marin.recipe.form.record import unplain
+from marin.record.events import LOOP, Output
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
-_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
 _NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]")
 """As MLflow has it: letters are those of every script."""
@@ -27,21 +27,32 @@ def milliseconds(time: str) -> int:
 
 def text(value: object) -> str:
     """A value of an event body as people read it: hex floats as decimals, lists and mappings as JSON."""
-    if isinstance(value, str):
-        return repr(float.fromhex(value)) if _HEX_FLOAT.match(value) else value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    found = unplain(value)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, sort_keys=True)
 
 
-def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(value: Mapping[str, Any]) -> dict[str, str]:
     """Nested mappings as one, keys joined by dots and as MLflow takes them."""
-    flat: dict[str, str] = {}
-    for key, item in value.items():
+    return {key: text(item) for key, item in flat_values(value).items()}
+
+
+def flat_values(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The same with values as they were before they were recorded."""
+    flat: dict[str, Any] = {}
+    for key, item in unplain(value).items():
         name = f"{prefix}{key_of(str(key))}"
-        if isinstance(item, Mapping) and item:
-            flat.update(flatten(item, f"{name}."))
-        else:
-            flat[name] = text(item)
+        flat |= flat_values(item, f"{name}.") if isinstance(item, Mapping) and item else {name: item}
     return flat
+
+
+def tokens_of_step(recipe: Mapping[str, Any]) -> int | None:
+    """Tokens of text that a train step reads; None where the recipe is of a loop, whose own words mean what its owner says, and
+    where what is read are completions, or pairs that are filled up."""
+    trainer, model, lora = (recipe.get(name) for name in ("trainer", "model", "lora"))
+    batch = trainer.get("batch_size") if isinstance(trainer, Mapping) else None
+    length = model.get("seq_len") if isinstance(model, Mapping) else None
+    other = LOOP in recipe or recipe.get("objective") or (isinstance(lora, Mapping) and lora.get("dpo_beta"))
+    return batch * length if not other and isinstance(batch, int) and isinstance(length, int) else None
 
 
 def key_of(name: str) -> str:

@@ -32,18 +32,21 @@ AT_ONCE = 64
 
 @dataclass(frozen=True)
 class TextRequest:
-    """One text to be continued: at most ``limit`` new tokens, ended by ``stops``; ``occurrence``: which of equal ones."""
+    """One text to be continued: at most ``limit`` new tokens, ended by ``stops``; ``occurrence``: which of equal ones;
+    ``echo``: the text's own tokens are scored too."""
 
     text: str
     limit: int
     temperature: float
     stops: tuple[str, ...] = ()
     occurrence: int = 0
+    echo: bool = False
 
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """``lost``: how many tokens of the prompt had no room. ``logprobs`` are those of ``new``, natural logarithms."""
+    """``lost``: how many tokens of the prompt had no room. ``logprobs`` are those of ``new``, natural logarithms;
+    ``before``, where they were asked for, those of the prompt's tokens behind its first."""
 
     text: str
     why: str
@@ -51,6 +54,7 @@ class GeneratedText:
     logprobs: tuple[float, ...]
     prompt: tuple[int, ...]
     lost: int
+    before: tuple[float, ...] = ()
 
 
 def numbered(wanted: Sequence[TextRequest]) -> list[TextRequest]:
@@ -82,11 +86,13 @@ def say_all(
             for one, question, (kept, limit, _) in zip(part, asking, cut, strict=True)
         ]
         news = scorer.generate(prompts, seed)
-        rows = [Row((*kept, *new), len(new)) for (kept, _, _), new in zip(cut, news, strict=True)]
+        echoed = [len(kept) - 1 if one.echo else 0 for one, (kept, _, _) in zip(part, cut, strict=True)]
+        rows = [Row((*kept, *new), more + len(new)) for (kept, _, _), new, more in zip(cut, news, echoed, strict=True)]
         scored = iter(scorer.score([row for row in rows if row.scored]))
-        for question, (kept, _, lost), new in zip(asking, cut, news, strict=True):
+        for question, (kept, _, lost), new, more in zip(asking, cut, news, echoed, strict=True):
             text, why = question.completion(new, kept)
-            said.append(GeneratedText(text, why, new, next(scored).logprobs if new else (), kept, lost))
+            values = next(scored).logprobs if more + len(new) else ()
+            said.append(GeneratedText(text, why, new, values[more:], kept, lost, values[:more]))
         done(len(said))
     return said
 
@@ -165,7 +171,8 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[TextRequest]]:
             stops = tuple(str(stop) for stop in request.get("stop_sequences") or ())
             if not (1 <= count <= 128 and 0 <= limit < 2**31 and 0.0 <= heat <= 2.0 and math.isfinite(heat)):
                 raise ValueError(f"request {number}: {count} completions of {limit} tokens at temperature {heat}")
-            wanted += [TextRequest(str(request["prompt"]), limit, heat, stops)] * count
+            echo = bool(request.get("echo_prompt"))
+            wanted += [TextRequest(str(request["prompt"]), limit, heat, stops, echo=echo)] * count
         return state, numbered(wanted)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataError(
@@ -189,12 +196,21 @@ def helm(subject: Subject, state: Mapping[str, Any], said: Sequence[GeneratedTex
 
 
 def _completion(subject: Subject, request: Mapping[str, Any], said: GeneratedText) -> dict[str, Any]:
-    tokens = [
-        {"text": token_text(subject, token), "logprob": value}
-        for token, value in zip(said.new, said.logprobs, strict=True)
-    ]
-    text = (str(request["prompt"]) if request.get("echo_prompt") else "") + said.text
-    return {"text": text, "logprob": math.fsum(said.logprobs), "tokens": tokens, "finish_reason": {"reason": said.why}}
+    """As HELM's clients leave it: without the tokens from a stop on; of an echo with those of the prompt, whose first has 0."""
+    ends = (*map(str, request.get("stop_sequences") or ()),)
+    tokens = (
+        [(0.0, said.prompt[0]), *zip(said.before, said.prompt[1:], strict=True)] if request.get("echo_prompt") else []
+    )
+    for value, token in zip(said.logprobs, said.new, strict=True):
+        if token in subject.recipe.tokens.stops or (said.why == "stop" and token_text(subject, token).startswith(ends)):
+            break
+        tokens.append((value, token))
+    return {
+        "text": (str(request["prompt"]) if request.get("echo_prompt") else "") + said.text,
+        "logprob": math.fsum(value for value, _ in tokens),
+        "tokens": [{"text": token_text(subject, token), "logprob": value} for value, token in tokens],
+        "finish_reason": {"reason": said.why},
+    }
 
 
 def _refuse(request: Mapping[str, Any], where: str) -> None:

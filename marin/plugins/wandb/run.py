@@ -24,7 +24,7 @@ import wandb
 
 from marin.errors import MarinError
 from marin.history.names import data_of, model_of
-from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
+from marin.history.projection.text import LOSS, TOKENS, curve_key, flat_values, tokens_of_step
 from marin.history.run import Run, StepView, plan_of
 from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.kinds.known import numbers_of
@@ -130,7 +130,7 @@ def model_member(run: Run) -> str | None:
 
 def _config(run: Run, root: Root) -> dict[str, object]:
     return {
-        **flatten(run.started.body.recipe),
+        **flat_values(run.started.body.recipe),
         "marin.recipe": run.started.body.recipe_digest,
         "marin.plan": run.plan,
         "marin.event": run.started.index,
@@ -153,22 +153,15 @@ def rows_of(
     found: Rows = {
         part.start + place: {LOSS: float.fromhex(loss)} for part in segments for place, loss in enumerate(part.losses)
     }
-    each = _number(recipe, "trainer", "batch_size") * _number(recipe, "model", "seq_len")
-    for step, values in found.items():
-        if each:
+    if each := tokens_of_step(recipe):
+        for step, values in found.items():
             values[TOKENS] = float((step + 1) * each)
     for body in measured:
         for series in body.series:
+            key = f"{events.LOOP}/{series.key}" if series.key in (STEP, EVALUATED) else series.key  # not the axis
             for step, value in zip(series.steps, series.values, strict=False):
-                found.setdefault(step, {})[series.key] = float.fromhex(value)
+                found.setdefault(step, {})[key] = float.fromhex(value)
     return found
-
-
-def _number(recipe: Mapping[str, Any], section: str, name: str) -> int:
-    """Of a pipeline's recipe; 0 where a loop's has something else there."""
-    found = recipe.get(section)
-    value = found.get(name) if isinstance(found, Mapping) else None
-    return value if isinstance(value, int) else 0
 
 
 def evaluations_of(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +12,15 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from marin.data.chat import ROLES, TEMPLATE, left_out
+from marin.data.borrowed.chats import model_template
+from marin.data.chat import ROLES, STOPS, TEMPLATE, left_out
 from marin.data.earlier.chats import EarlierTemplate, render
 from marin.data.earlier.chats import conversation as earlier
 from marin.data.template import SPECIAL, ChatTemplate, conversation, plain_template, template_of
 from marin.errors import DataError, UsageError
 from marin.recipe.composition import compose
 from marin.recipe.form.data_rules import with_data_rules
-from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, digest, plain
+from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, Tokenizer, digest, plain
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
@@ -275,3 +277,18 @@ def test_the_name_of_a_file_is_no_template() -> None:
     dataset = FilesDataset(globs=("a.jsonl",), chat=True, chat_template="chat.jinja", chat_reference="transformers")
     with pytest.raises(UsageError, match="not the name of a file"):
         template_of(dataset, SPECIAL)
+
+
+def test_a_model_is_asked_by_the_template_of_its_conversations_or_of_its_tokenizer(tmp_path: Path) -> None:
+    """What transformers finds in the exported folder, which has the tokenizer's own files."""
+    own = "{{ bos_token }}{% for message in messages %}[{{ message.content }}]{% endfor %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": own, "bos_token": "<s>"}))
+    asked = [{"role": "user", "content": "why"}]
+    taken = Recipe(tokenizer=Tokenizer(reading="plain"))
+    assert model_template(taken, tmp_path).render(asked) == "<s>[why]"
+    chat = FilesDataset(
+        name="c", globs=("x",), chat=True, chat_template="{% for one in messages %}<{{ one.content }}>{% endfor %}"
+    )
+    assert model_template(replace(taken, dataset=chat), tmp_path).render(asked) == "<why>"
+    older, without = model_template(Recipe(), tmp_path), model_template(taken, tmp_path / "none")
+    assert older.text == without.text == TEMPLATE and older.stops == without.stops == STOPS

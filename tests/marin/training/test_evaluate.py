@@ -52,6 +52,13 @@ def test_every_token_of_the_sentence_counts_once_and_nothing_else() -> None:
     assert pair_metrics(scores)["pairs_won"] == 1.0
 
 
+def test_that_a_pair_was_compared_by_its_beginnings_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    long = {"phenomenon": "far", "pair": "4", "good": "the dog " * 4 + "runs", "bad": "the dog " * 4 + "run"}
+    scores = list(score_pairs([*PAIRS, long], words(), RECIPE, lambda tokens, weights: -(tokens * weights).sum(axis=1)))
+    assert scores[-1].good == scores[-1].bad, "what parts them lies behind the eighth token"
+    assert "2 of 10 texts are longer than model.seq_len=8" in caplog.text
+
+
 def test_the_table_has_a_row_per_phenomenon() -> None:
     scores = [PairScore("b", "1", -1.0, -2.0), PairScore("a", "2", -2.0, -1.0), PairScore("a", "3", -1.0, -1.0)]
     rows = list(csv.DictReader(phenomena_table(scores).splitlines()))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.utils.validation import validate_param_and_metric_name
 
-from marin.history.projection.text import LOSS, TOKENS, flatten, key_of, single_keys, text
+from marin.history.projection.text import LOSS, TOKENS, flatten, key_of, single_keys, text, tokens_of_step
 from marin.kinds.families.experiment import (
     EXPERIMENT_REGISTERED,
     EXPERIMENT_REPORTED,
@@ -709,3 +709,16 @@ def test_nothing_that_mlflow_shows_is_called_default() -> None:
     shown = [value for item in folded(log)[1] for value in vars(item).values()]
     said = [text for value in shown for text in (value.values() if isinstance(value, dict) else [value])]
     assert "pipeline" in said and not [text for text in said if "default" in str(text).lower()]
+
+
+def test_numbers_in_lists_of_a_recipe_are_numbers_to_people() -> None:
+    recipe = {"betas": [(0.9).hex(), (0.95).hex()], "groups": [{"lr": (0.5).hex(), "name": "head"}], "lr": (0.1).hex()}
+    assert flatten(recipe) == {"betas": "[0.9, 0.95]", "groups": '[{"lr": 0.5, "name": "head"}]', "lr": "0.1"}
+
+
+def test_a_step_reads_so_many_tokens_of_text_where_text_is_what_it_reads() -> None:
+    recipe: dict[str, Any] = {"trainer": {"batch_size": 8}, "model": {"seq_len": 16}}
+    assert tokens_of_step(recipe) == 128 and tokens_of_step({}) is None
+    for other in ({"objective": {"name": "grpo"}}, {"lora": {"dpo_beta": (0.1).hex()}}, {"loop": {"name": ""}}):
+        assert tokens_of_step(recipe | other) is None
+    assert tokens_of_step(recipe | {"lora": {"rank": 8}, "objective": None}) == 128

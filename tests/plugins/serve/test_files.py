@@ -15,9 +15,10 @@ from marin.data.chat import TEMPLATE
 from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
 from marin.evaluation.folder_subject import template_in
-from marin.evaluation.scoring import Scorer
+from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.serve import files
+from marin.plugins.serve.answers import token_text
 from marin.plugins.serve.vllm import as_yaml, command, configuration
 
 REQUEST = {
@@ -71,8 +72,32 @@ def test_a_scenario_of_helm_is_answered_request_by_request(tmp_path: Path, subje
     assert [one["instance"]["id"] for one in answered["request_states"]] == ["0", "1"]
     found = [done for one in answered["request_states"] for done in one["result"]["completions"]]
     assert [one["text"] for one in found] == [one.text for one in said]
-    assert [one["logprob"] for one in found] == [pytest.approx(sum(one.logprobs)) for one in said]
+    ends = {*subject.recipe.tokens.stops, *(n for n in range(300) if token_text(subject, n).startswith("\n"))}
+    sizes = [next((at for at, token in enumerate(one.new) if token in ends), len(one.new)) for one in said]
+    assert [one["logprob"] for one in found] == [
+        pytest.approx(sum(one.logprobs[:size])) for one, size in zip(said, sizes, strict=True)
+    ]
     assert all(set(one) == {"text", "logprob", "tokens", "finish_reason"} for one in found)
+
+
+def test_an_echo_for_helm_has_the_log_likelihoods_of_the_prompt(
+    subject: Subject, scorer: Scorer, tmp_path: Path
+) -> None:
+    """What its perplexities and choices by likelihood are: a request of no new token, whose prompt is scored."""
+    requests = [REQUEST | {"max_tokens": most, "num_completions": 1, "echo_prompt": True} for most in (0, 3)]
+    path = tmp_path / "scenario_state.json"
+    path.write_text(json.dumps({"request_states": [{"request": one} for one in requests]}))
+    state, wanted = files.read_scenario(path)
+    said = files.say_all(subject, scorer, wanted, 1, lambda count: None)
+    scored, gone_on = (
+        one["result"]["completions"][0] for one in json.loads(files.helm(subject, state, said))["request_states"]
+    )
+    ids = tuple(subject.encode("the dog"))
+    (row,) = scorer.score([Row(ids, len(ids) - 1)])
+    assert [one["logprob"] for one in scored["tokens"]] == [0.0, *row.logprobs] and scored["text"] == "the dog"
+    assert scored["logprob"] == pytest.approx(sum(row.logprobs)) and sum(row.logprobs) < 0
+    assert [one["logprob"] for one in gone_on["tokens"]][: len(ids)] == [0.0, *row.logprobs]
+    assert len(gone_on["tokens"]) > len(ids) and gone_on["text"].startswith("the dog")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,19 @@ from tests.plugins.mlflow.story import Log, begin_step, digest, loss, replay, se
 
 def test_losses_of_a_loop_stand_by_train_step_whatever_its_recipe_is() -> None:
     segment = events.LoopSegment(run="abcd2345", start=3, end=5, losses=[(2.0).hex(), (1.0).hex()], batches=["", ""])
-    assert rows_of({"trainer": "sgd", "model": 3}, [segment], []) == {3: {"train/loss": 2.0}, 4: {"train/loss": 1.0}}
+    named = {
+        "loop": {},
+        "trainer": {"batch_size": 8},
+        "model": {"seq_len": 16},
+    }  # which says nothing of tokens a step here
+    for recipe in ({"trainer": "sgd", "model": 3}, named):
+        assert rows_of(recipe, [segment], []) == {3: {"train/loss": 2.0}, 4: {"train/loss": 1.0}}
+
+
+def test_a_metric_of_the_name_of_an_axis_is_no_axis() -> None:
+    series = [events.Series(key=name, steps=[0], values=[(7.0).hex()]) for name in ("train_step", "evaluated_step")]
+    found = rows_of({}, [], [events.MetricsRecorded(run="abcd2345", step="loop", series=series)])
+    assert found == {0: {"loop/train_step": 7.0, "loop/evaluated_step": 7.0}}
 
 
 @pytest.mark.long
@@ -51,7 +63,7 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(
     monkeypatch.setattr(socket.socket, "connect", local_only)
     run = read_offline_run(export_wandb(root, "abcd", tmp_path / "out"))
     assert run.complete and run.run_id == "abcd2345"
-    assert run.config["model.seq_len"] == "128"
+    assert run.config["model.seq_len"] == 128 and run.config["optimizer.learning_rate"] == 0.003, "values, not texts"
     assert run.config["marin.verified"].startswith("PASS")
     assert [point["train/loss"] for point in run.points] == [loss(step) for step in range(30)]
     assert [point["_step"] for point in run.points] == list(range(30))

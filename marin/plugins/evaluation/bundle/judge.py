@@ -348,10 +348,10 @@ def _exported(model: Path, expected: str) -> str:
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
-        from marin.data.template import template_of
+        from marin.data.borrowed.chats import model_template
         from marin.evaluation.folder_subject import open_folder
 
         opened = open_folder(model, recipe)
-        return replace(opened, template=template_of(recipe.dataset, opened.special))
+        return replace(opened, template=model_template(recipe, model))
 
     return opened

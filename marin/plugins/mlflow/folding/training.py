@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marin.history.projection.pages import SAMPLES
-from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
+from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key, tokens_of_step
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.curves import OF_STATE
@@ -151,11 +151,7 @@ def _losses(recorded: RecordedEvent, projected: ProjectedRun, losses: Mapping[in
     if not losses:
         return
     yield from projected.tell(Points(projected.id(), LOSS, recorded.time, list(losses.items())), "train")
-    if (per_step := _tokens_per_step(projected)) is not None:
+    assert projected.fold.started is not None, "a run is projected from its beginning on"
+    if per_step := tokens_of_step(projected.fold.started.body.recipe):
         seen = [(step, float((step + 1) * per_step)) for step in losses]
         yield from projected.tell(Points(projected.id(), TOKENS, recorded.time, seen), "train")
-
-
-def _tokens_per_step(projected: ProjectedRun) -> int | None:
-    batch, length = projected.recipe("trainer").get("batch_size"), projected.recipe("model").get("seq_len")
-    return batch * length if isinstance(batch, int) and isinstance(length, int) else None

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# optax.contrib.muon takes what has two dimensions for a matrix, and all else goes to Adam. So in layers that are stacked for lax.scan the matrices
+# (layers, in, out) are trained by Adam, and the biases and scales (layers, width) are orthogonalized across the layers; in Flax's
+# MultiHeadDotProductAttention the kernels of queries, keys, values and output go to Adam, and the biases (heads, width) to Muon. Both take the one
+# learning_rate, so Adam has Muon's. Since 0.2.7 one may say otherwise by muon_weight_dimension_numbers; without them the size of a step is by Flax's
+# order of axes, so a weight of (out, in), as Equinox has it, gets another step than its transpose.
+#
+#   bash findings/optax-muon-stacked.sh [VERSION]
+#
+# Installs the published packages into a temporary folder (Python 3.12, a minute), prints the versions and what it sees. Exit status
+# 0: as described; 1: the behaviour has changed; another: it could not be tried.
+set -euo pipefail
+
+version=${1:-0.2.8}
+folder=$(mktemp -d "${TMPDIR:-/tmp}/optax-muon-stacked.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "optax==$version" "jax==0.11.2" "jaxlib==0.11.2" "numpy==2.5.5" "flax==0.12.12" >&2
+cd "$folder"
+JAX_PLATFORMS=cpu "$folder/venv/bin/python" - <<'PYTHON'
+import sys
+from importlib.metadata import version
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from optax.contrib import muon
+
+print(f"optax {version('optax')}, flax {version('flax')}, jax {version('jax')}, Python {sys.version.split()[0]}")
+
+
+def first_step(parameters):
+    """What Muon of rate 1 makes of one random gradient."""
+    rule = muon(1.0)
+    keys = iter(jax.random.split(jax.random.key(0), len(jax.tree.leaves(parameters))))
+    gradients = jax.tree.map(lambda leaf: jax.random.normal(next(keys), leaf.shape), parameters)
+    return rule.update(gradients, rule.init(parameters), parameters)[0]
+
+
+def taken_by(update):
+    """Adam's first step has one size everywhere; Muon's has singular values near 1."""
+    sizes = jnp.abs(update)
+    return "Adam" if float(sizes.max() - sizes.min()) < 1e-3 else "Muon"
+
+
+def named(tree):
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+stacked = {"matrices": jnp.zeros((4, 16, 16)), "biases": jnp.zeros((4, 16)), "scales": jnp.zeros((4, 16))}
+attention = nn.MultiHeadDotProductAttention(num_heads=2, qkv_features=16).init(jax.random.key(0), jnp.zeros((1, 3, 16)))["params"]
+changed = []
+for title, parameters, expected in (
+    ("four layers, stacked", stacked, {"matrices": "Adam", "biases": "Muon", "scales": "Muon"}),
+    ("Flax's attention", attention, {"query.kernel": "Adam", "query.bias": "Muon", "out.kernel": "Adam"}),
+):
+    seen = {name: (taken_by(update), update.shape) for name, update in named(first_step(parameters)).items()}
+    print(f"  {title}: " + ", ".join(f"{name} {shape} by {which}" for name, (which, shape) in seen.items()))
+    changed += [f"{name}: {seen[name]}" for name, which in expected.items() if seen[name][0] != which]
+weight = jax.random.normal(jax.random.key(1), (64, 256))
+rule = muon(1.0)
+sizes = [float(jnp.linalg.norm(rule.update(g, rule.init(g), g)[0])) for g in (weight, weight.T)]
+print(f"  one gradient of shape (64, 256), and its transpose: steps of norm {sizes[0]:.2f} and {sizes[1]:.2f}")
+if abs(sizes[0] / sizes[1] - 2) > 0.05:
+    changed.append(f"norms {sizes}")
+print("\n".join(["CHANGED", *changed]) if changed else "as described")
+sys.exit(1 if changed else 0)
+PYTHON

@@ -1,10 +1,10 @@
 """`make compilers`: does a run that was recorded under one jaxlib verify under others, bit for bit?
 
-    python -m bench.compilers [VERSION ...] [--folder FOLDER] [--default] [--write docs/exact.md]
+    python -m bench.compilers [VERSION ...] [--recorded ARCHIVE] [--folder FOLDER] [--default] [--write docs/exact.md]
 
 Of each version (`newest`: whatever the package index has) an environment in FOLDER (a temporary one, unless named; what is
 there is kept): jax and jaxlib alone, without what they or others ask for, and behind them all other packages of this
-environment. In it, each in a process of its own: the known answers of docs/exact.md; the run in `tests/golden/exact.tar.gz`,
+environment. In it, each in a process of its own: the known answers of docs/exact.md; the newest run in ARCHIVE (`tests/golden/exact.tar.gz`),
 judged whole by `marin verify` under the key beside it; and the known answer of whole train steps under portable-cpu,
 which is only told. `--default` also trains two train steps of the default model here and judges them there.
 
@@ -153,9 +153,11 @@ def verified(judge: Judge, root: Path, *options: str) -> str:
     )
 
 
-def rows(versions: Sequence[str], folder: Path, *, default: bool) -> Iterator[tuple[str, ...]]:
-    """A row for each version."""
-    with tarfile.open(RECORDED) as archive:
+def rows(
+    versions: Sequence[str], folder: Path, *, default: bool, recorded: Path = RECORDED
+) -> Iterator[tuple[str, ...]]:
+    """A row for each version; ``recorded``: the archive of a root in a folder `exact`."""
+    with tarfile.open(recorded) as archive:
         archive.extractall(folder, filter="data")
     if default and not (folder / "default/.marin").exists():
         (folder / "default").mkdir(exist_ok=True)
@@ -196,6 +198,9 @@ def main() -> None:
     """Judge, print, and write the table where that is asked."""
     parser = argparse.ArgumentParser(prog="python -m bench.compilers", description=__doc__)
     parser.add_argument("versions", nargs="*", default=VERSIONS)
+    parser.add_argument(
+        "--recorded", type=Path, default=RECORDED, metavar="ARCHIVE", help="the run, as tests/golden has others"
+    )
     parser.add_argument("--folder", type=Path, help="keep environments, and what they compiled, there")
     parser.add_argument("--default", action="store_true", help="judge two train steps of the default model too")
     parser.add_argument("--write", type=Path, help="a page that has the table between its two marks")
@@ -209,7 +214,7 @@ def main() -> None:
         folder = (options.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         sys.stdout.write("\n".join(table) + "\n")
-        for row in rows(options.versions, folder, default=options.default):
+        for row in rows(options.versions, folder, default=options.default, recorded=options.recorded):
             table.append(line(row))
             sys.stdout.write(table[-1] + "\n")
             sys.stdout.flush()

@@ -265,19 +265,20 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
 def _code_differs(counted: Iterable[Result], files_of: FilesOf) -> list[str]:
     """Steps that the runs executed in several versions; a step that a run has not is no version. Between arms these are several
     versions of one file: what one recipe asks for and the other does not, as it does for an objective, is what the arms are."""
-    versions: dict[str, dict[str, Counter[str]]] = {}
+    versions: dict[str, Counter[tuple[str, str]]] = {}
     for result in counted:
         for step, digest in result.code.items():
-            versions.setdefault(step, {}).setdefault(result.arm, Counter())[digest] += 1
+            versions.setdefault(step, Counter())[result.arm, digest] += 1
     deviations = []
-    for step, arms in sorted(versions.items()):
-        runs = sum(arms.values(), Counter[str]())
-        digests: dict[str, set[str]] = {}
+    for step, of_arms in sorted(versions.items()):
+        runs = Counter[str]()
+        for (_, code), count in of_arms.items():
+            runs[code] += count
         listed = [files_of(code) for code in runs] if len(runs) > 1 else []
-        for file, digest in (item for one in listed for item in one.items()):
-            digests.setdefault(file, set()).add(digest)
-        changed = [file for file, of in sorted(digests.items()) if len(of) > 1]
-        if len(runs) > 1 and (changed or not all(listed) or any(len(one) > 1 for one in arms.values())):
+        files = {item for one in listed for item in one.items()}
+        changed = [file for file, count in sorted(Counter(file for file, _ in files).items()) if count > 1]
+        one_arm = len({arm for arm, _ in of_arms}) < len(of_arms)
+        if changed or one_arm or not all(listed):
             deviations.append(
                 f"{step}: the runs executed {len(runs)} versions of the code ({', '.join(map(str, sorted(runs.values())))} "
                 f"runs): arms may differ by it{': ' * bool(changed)}{', '.join(changed[:3])}"

@@ -16,7 +16,7 @@ Pure: a registration and runs in, a :class:`Findings` out. The rules, in the ord
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -262,26 +262,21 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
     return found
 
 
-def _code_differs(counted: Iterable[Result], files_of: FilesOf) -> list[str]:
+def _code_differs(counted: Collection[Result], files_of: FilesOf) -> list[str]:
     """Steps that the runs executed in several versions; a step that a run has not is no version. Between arms these are several
     versions of one file: what one recipe asks for and the other does not, as it does for an objective, is what the arms are."""
-    versions: dict[str, Counter[tuple[str, str]]] = {}
-    for result in counted:
-        for step, digest in result.code.items():
-            versions.setdefault(step, Counter())[result.arm, digest] += 1
     deviations = []
-    for step, of_arms in sorted(versions.items()):
-        runs = Counter[str]()
-        for (_, code), count in of_arms.items():
-            runs[code] += count
-        listed = [files_of(code) for code in runs] if len(runs) > 1 else []
-        files = {item for one in listed for item in one.items()}
-        changed = [file for file, count in sorted(Counter(file for file, _ in files).items()) if count > 1]
-        one_arm = len({arm for arm, _ in of_arms}) < len(of_arms)
-        if changed or one_arm or not all(listed):
+    for step in sorted({step for one in counted for step in one.code}):
+        executed = [(one.arm, one.code[step]) for one in counted if step in one.code]
+        runs = Counter(code for _, code in executed)
+        listed = [files_of(code) for code in runs]
+        versions = Counter(file for file, _ in {item for one in listed for item in one.items()})
+        several = [file for file, count in sorted(versions.items()) if count > 1]
+        one_arm = len(set(executed)) > len({arm for arm, _ in executed})
+        if len(runs) > 1 and (several or one_arm or not all(listed)):
             deviations.append(
                 f"{step}: the runs executed {len(runs)} versions of the code ({', '.join(map(str, sorted(runs.values())))} "
-                f"runs): arms may differ by it{': ' * bool(changed)}{', '.join(changed[:3])}"
+                f"runs): arms may differ by it{': ' * bool(several)}{', '.join(several[:3])}"
             )
     return deviations
 

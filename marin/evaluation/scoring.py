@@ -37,6 +37,7 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
+from marin.evaluation.noise import gumbel
 from marin.provenance.plugins import own_points
 from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import attention_mask
@@ -411,7 +412,10 @@ class Scorer:
         draw, float32: the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954;
         Maddison et al. 2014)."""
         logits = jnp.take(self.logits(arrays, ids)[0], at[0], axis=0)
-        noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
+        if self.recipe.arithmetic.profile in CPU_PROFILES:  # the same bits, in half the time
+            noise = gumbel(jnp.broadcast_to(key, (at.shape[1], 2)), at[0], logits.shape[-1])
+        else:
+            noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         chosen = jnp.argmax(warm, axis=-1).astype(jnp.int32)
         return chosen[None], jnp.take_along_axis(warm, chosen[:, None], axis=-1)[None, :, 0]

@@ -38,7 +38,7 @@ def beside(one: Run, other: Run, name: str) -> tuple[str, ...]:
             found.append("other tokenizer")
         if _key(one, "model", "seq_len") != _key(other, "model", "seq_len"):
             found.append("other context")
-    if _code(one) != _code(other):
+    if _other_code(one, other):
         found.append("other code")
     return tuple(found)
 
@@ -70,10 +70,13 @@ def _key(run: Run, section: str, name: str) -> object:
     return _section(run, section).get(name)
 
 
-def _code(run: Run) -> tuple[object, object]:
-    """What was executed: the code of each step, or the tree of a loop's, and the lock."""
-    code = run.started.body.code
-    return code.get("steps") or code.get("tree"), run.started.body.environment.get("lock")
+def _other_code(one: Run, other: Run) -> bool:
+    """Whether they executed other code, or under another lock. In one tree no file has two versions: recipes that ask for other
+    files of it make no other code."""
+    mine, theirs = one.started.body, other.started.body
+    told = {"steps", "tree"} & {*mine.code, *theirs.code}
+    same = not told or any(mine.code.get(name) == theirs.code.get(name) for name in told)
+    return not same or mine.environment.get("lock") != theirs.environment.get("lock")
 
 
 def _machine(run: Run) -> tuple[object, object]:

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from levanter.models.lm_model import LmHeadModel
 
+from marin.evaluation.noise import gumbel
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, Prompt, lengths, window
 from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
-from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Recipe
 
 SIZES = (1, 4, 16)

@@ -8,29 +8,35 @@ Pure: a registration and runs in, a :class:`Findings` out. The rules, in the ord
    measured on, no matter who takes it over later. Results older than the registration are known results: they are analysed, and
    what comes of it is exploratory.
 3. Confirmatory means: the newest registration precedes every result that counts, every arm has every seed, no seed and no
-   arm was added, all runs executed the same code, the cap was kept. Everything else is a deviation and is listed.
+   arm was added, all runs executed the same code but for files that an arm's recipe alone asks for, the cap was kept.
+   Everything else is a deviation and is listed.
 4. All arms and all metrics are shown, whatever came out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 from marin.errors import MissingEvidence
+from marin.history.changes import read_listing
 from marin.history.run import Fact, Run
-from marin.history.runs import History, load
+from marin.history.runs import load
 from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
 from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
 from marin.preregistration.registration import as_alternative
 from marin.recipe.cost import work_of
 from marin.record.events import StepFailed
+from marin.record.root import Root
 
 Verdict = Literal["confirmatory", "exploratory", "incomplete"]
+FilesOf = Callable[[str], Mapping[str, str]]
+"""Code files and their digests by the digest of a step's code; empty where nobody kept them."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,13 @@ class Findings:
         return [body.primary["name"], *(item["name"] for item in body.secondary)]
 
 
-def examine(history: History, experiment: str) -> Findings:
+def examine(root: Root, experiment: str) -> Findings:
     """Gather the runs of ``experiment`` from the ledger and analyse them.
 
     Raises:
         MissingEvidence: it is not registered.
     """
+    history = root.history()
     known = list(registrations(history, experiment))
     if not known:
         raise MissingEvidence(
@@ -98,7 +105,7 @@ def examine(history: History, experiment: str) -> Findings:
         if arm is not None and recipe.seed is not None:
             found = results if arms[0] is not None else before
             found.append(_result(load(history, started.body.run), arm, recipe.seed))
-    return analyse(known, results, before)
+    return analyse(known, results, before, partial(read_listing, root.store()))
 
 
 def _result(view: Run, arm: str, seed: int) -> Result:
@@ -135,7 +142,10 @@ def _code(view: Run) -> dict[str, str]:
 
 
 def analyse(
-    known: Sequence[Fact[ExperimentRegistered]], results: Iterable[Result], before: Iterable[Result] = ()
+    known: Sequence[Fact[ExperimentRegistered]],
+    results: Iterable[Result],
+    before: Iterable[Result] = (),
+    files_of: FilesOf = lambda code: {},
 ) -> Findings:
     """The findings for the newest of the registrations ``known`` (the oldest first). ``before``: results of arms that only
     earlier ones have."""
@@ -146,7 +156,7 @@ def analyse(
     counted, deviations, notes = _counted(registration, every)
     deviations += _amendments(known, [*every, *before])
     deviations += ["a search states no hypothesis that its trials could confirm"] * (not body.file)
-    deviations += _code_differs(counted.values())
+    deviations += _code_differs(counted.values(), files_of)
     deviations += _over_cap(body, every)
     seeds = [int(seed) for seed in body.seeds]
     missing = [(arm, seed) for arm in body.arms for seed in seeds if (arm, seed) not in counted]
@@ -252,18 +262,23 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
     return found
 
 
-def _code_differs(counted: Iterable[Result]) -> list[str]:
-    """Steps that the runs executed in several versions; a step that a run has not is no version."""
-    versions: dict[str, Counter[str]] = {}
-    for result in counted:
-        for step, digest in result.code.items():
-            versions.setdefault(step, Counter())[digest] += 1
-    return [
-        f"{step}: the runs executed {len(found)} versions of the code ({', '.join(map(str, sorted(found.values())))} runs): "
-        "arms may differ by it"
-        for step, found in sorted(versions.items())
-        if len(found) > 1
-    ]
+def _code_differs(counted: Collection[Result], files_of: FilesOf) -> list[str]:
+    """Steps that the runs executed in several versions; a step that a run has not is no version. Between arms these are several
+    versions of one file: what one recipe asks for and the other does not, as it does for an objective, is what the arms are."""
+    deviations = []
+    for step in sorted({step for one in counted for step in one.code}):
+        executed = [(one.arm, one.code[step]) for one in counted if step in one.code]
+        runs = Counter(code for _, code in executed)
+        listed = [files_of(code) for code in runs]
+        versions = Counter(file for file, _ in {item for one in listed for item in one.items()})
+        several = [file for file, count in sorted(versions.items()) if count > 1]
+        one_arm = len(set(executed)) > len({arm for arm, _ in executed})
+        if len(runs) > 1 and (several or one_arm or not all(listed)):
+            deviations.append(
+                f"{step}: the runs executed {len(runs)} versions of the code ({', '.join(map(str, sorted(runs.values())))} "
+                f"runs): arms may differ by it{': ' * bool(several)}{', '.join(several[:3])}"
+            )
+    return deviations
 
 
 def spent(results: Sequence[Result]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from marin.reporting.folder import Page, Part, software
 def part(root: Root) -> Part:
     """The report of each registered experiment, each sweep compared, and the leaderboard where there is a track."""
     history, drawer = root.history(), software()
-    found = [examine(history, name) for name in sorted({fact.body.experiment for fact in registrations(history)})]
+    found = [examine(root, name) for name in sorted({fact.body.experiment for fact in registrations(history)})]
     experiments = tuple(
         (one.registration.body.experiment, one.registration.body.question, conclusion(one)) for one in found
     )

@@ -287,10 +287,12 @@ def _training_lines(
     segments = [fact.body for fact in case.run.segments]
     steps = sum(segments[i].end - segments[i].start for i in order)
     together = f" in {case.processes} processes" if case.processes > 1 else ""
+    learned = case.run.recipe.objective
+    updates = f" ({several(steps // learned.num_iterations, 'updates')})" if learned is not None else ""
     lines = []
     if order or not taken:
         lines.append(
-            f"{steps} train steps in {len(order)} of {len(segments)} segments executed again by {case.workers} "
+            f"{steps} train steps{updates} in {len(order)} of {len(segments)} segments executed again by {case.workers} "
             f"worker(s) on {case.execution.devices} device(s) each{together}, same bits; all segments form one chain"
         )
     if taken:

@@ -173,7 +173,7 @@ def test_every_trial_is_registered_before_it_is_tried(root: Root, capsysbinary: 
 
     outcomes = search_trials(open_root(), words, METRIC, prepare, execute, json=False)
     assert batches == [2, 2, 2] and len(outcomes) == 6
-    findings = examine(open_root().history(), "lowest")
+    findings = examine(open_root(), "lowest")
     assert len(findings.registration.body.arms) == 6 and findings.verdict == "incomplete", "nothing was trained here"
     told = capsysbinary.readouterr()
     assert told.out.count(b"best of all") == 1 and b"marin experiment report lowest" in told.err

@@ -16,6 +16,7 @@ import pytest
 from haliax import Axis
 from levanter.models.lm_model import LmHeadModel
 
+from marin.evaluation.noise import gumbel
 from marin.evaluation.scoring import (
     AT_ONCE,
     SHORTEST_ALONE,
@@ -27,7 +28,6 @@ from marin.evaluation.scoring import (
     request_name,
     window,
 )
-from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
 
@@ -251,8 +251,10 @@ def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:
     assert window(1024, 1024) == 32
 
 
-def test_the_fast_noise_is_that_of_jax() -> None:
-    keys = np.random.default_rng(6).integers(0, 2**32, (3, 2), dtype=np.uint32)
-    places = np.asarray([0, 5, 1 << 20], np.int32)
-    expected = [jrandom.gumbel(jrandom.fold_in(key, place), (50,)) for key, place in zip(keys, places, strict=True)]
-    assert np.asarray(gumbel(keys, places, 50)) == pytest.approx(np.stack(expected), rel=1e-5)
+@pytest.mark.parametrize("together", [False, True], ids=["operation by operation", "as one program"])
+def test_the_noise_has_the_bits_of_jaxs(together: bool) -> None:
+    keys = np.random.default_rng(6).integers(0, 2**32, (8, 2), dtype=np.uint32)
+    places = np.asarray([0, 1, 2, 3, 5, 127, 1 << 20, 2**31 - 1], np.int32)
+    expected = [jrandom.gumbel(jrandom.fold_in(key, place), (999,)) for key, place in zip(keys, places, strict=True)]
+    made = jax.jit(gumbel, static_argnums=2) if together else gumbel
+    assert np.asarray(made(keys, places, 999)).tobytes() == np.stack(expected).tobytes()

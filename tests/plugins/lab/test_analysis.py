@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -146,6 +147,50 @@ def test_other_code_and_a_passed_cap_are_deviations() -> None:
     assert findings.verdict == "exploratory" and len(findings.deviations) == 2
     assert "train: the runs executed 2 versions of the code (1, 11 runs)" in findings.deviations[0]
     assert "cost cap of 1000 seconds was passed: 2011 were executed" in findings.deviations[1]
+
+
+SHARED = {"loop.py": "l", "step.py": "s"}
+LISTED = {
+    "c": SHARED,
+    "asks": {**SHARED, "objective.py": "o"},
+    "forged": {**SHARED, "objective.py": "o", "step.py": "t"},
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "arm", "seeds", "said"),
+    [
+        ("asks", "rate", SEEDS, ""),
+        (
+            "forged",
+            "rate",
+            SEEDS,
+            "train: the runs executed 2 versions of the code (6, 6 runs): arms may differ by it: step.py",
+        ),
+        (
+            "unlisted",
+            "rate",
+            SEEDS,
+            "train: the runs executed 2 versions of the code (6, 6 runs): arms may differ by it",
+        ),
+        ("asks", "rate", (1,), "train: the runs executed 2 versions of the code (1, 11 runs): arms may differ by it"),
+    ],
+    ids=[
+        "a file that one arm alone asks for",
+        "a file with two versions",
+        "nobody kept its files",
+        "only one of its seeds",
+    ],
+)
+def test_code_that_one_arm_alone_asks_for_is_part_of_the_arm(
+    code: str, arm: str, seeds: tuple[int, ...], said: str
+) -> None:
+    results = [
+        replace(item, code={"train": code}) if item.arm == arm and item.seed in seeds else item for item in whole()
+    ]
+    findings = analyse([fact()], results, files_of=lambda digest: LISTED.get(digest, {}))
+    assert findings.deviations == ((said,) if said else ())
+    assert findings.verdict == ("exploratory" if said else "confirmatory")
 
 
 def test_failures_and_missing_citations_are_said() -> None:

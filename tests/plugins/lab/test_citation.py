@@ -97,7 +97,7 @@ def test_a_result_that_is_taken_over_is_as_old_as_its_first_record(project: Path
     root.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp9", events.write(body))])
     late = tiny.run("words", project, seed=1, optimizer={"learning_rate": 0.01})
     assert late.action == "cached" and late.run != old.run
-    findings = examine(root.history(), "exp9")
+    findings = examine(root, "exp9")
     assert findings.verdict == "exploratory" and len(findings.deviations) == 2
     assert all(f"event {old.result.completed_at} recorded the result, or began" in line for line in findings.deviations)
     assert {result.run: result.seconds for result in findings.results}[late.run] == 0.0, "it executed nothing"
@@ -150,7 +150,7 @@ def test_a_training_that_began_before_the_registration_was_looked_at(project: Pa
     begin(root, "second", recipes["second"])
     for run in recipes:
         measure(root, run, 3.0)
-    findings = examine(root.history(), "exp9")
+    findings = examine(root, "exp9")
     assert findings.verdict == "exploratory"
     (line,) = findings.deviations
     assert (
@@ -171,9 +171,9 @@ def test_arms_that_are_registered_no_more_were_tried_all_the_same(project: Path)
             measure(root, run, 3.0)
 
     tried(0.01)
-    assert examine(root.history(), "exp9").verdict == "confirmatory"
+    assert examine(root, "exp9").verdict == "confirmatory"
     tried(0.03)
-    findings = examine(root.history(), "exp9")
+    findings = examine(root, "exp9")
     assert findings.verdict == "exploratory" and len(findings.results) == 2
     assert "when 2 results of the registration at event 0 were known" in findings.deviations[0]
 

@@ -260,9 +260,7 @@ def report(options: ReportOptions) -> None:
 
     root = open_root()
     history = root.history()
-    findings = examine(
-        history, find(history, Path(options.name).stem if options.name.endswith(".py") else options.name)
-    )
+    findings = examine(root, find(history, Path(options.name).stem if options.name.endswith(".py") else options.name))
     made = dict(reports.files(findings)) if options.target or options.folder or not options.no_record else {}
     artifact = None if options.no_record else _record(root, history, findings, made)
     if options.target is not None:

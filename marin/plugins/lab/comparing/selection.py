@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
-from marin.history.runs import History, archived, load, resolve, run_ids
+from marin.history.runs import archived, load, resolve, run_ids
 from marin.history.table.query import chosen
 from marin.history.table.rows import Table, row_of
 from marin.history.table.sweeps import find_sweep
 from marin.plugins.lab.analysis import Findings, examine
 from marin.preregistration.registration import find
+from marin.record.root import Root
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Selection:
 
 
 def select(
-    history: History,
+    root: Root,
     names: Sequence[str] = (),
     *,
     sweep: str | None = None,
@@ -51,7 +52,7 @@ def select(
             found="several of them" if names or filters or sweep or experiment else "none of them",
             cure="`marin ls` has the runs, `marin ls sweeps` the sweeps, `marin experiment ls` the experiments",
         )
-    found = _selected(history, names, sweep, experiment)
+    found = _selected(root, names, sweep, experiment)
     if filters:
         table = Table([row_of(run) for run in found.runs])
         kept = {row.run for row in chosen(table, filters)}
@@ -68,7 +69,8 @@ def select(
     return found
 
 
-def _selected(history: History, names: Sequence[str], sweep: str | None, experiment: str | None) -> Selection:
+def _selected(root: Root, names: Sequence[str], sweep: str | None, experiment: str | None) -> Selection:
+    history = root.history()
     if sweep is not None:
         known = find_sweep(history, sweep)
         if known is None:
@@ -82,7 +84,7 @@ def _selected(history: History, names: Sequence[str], sweep: str | None, experim
         waiting = len(known.recipes) - len(known.runs)
         return Selection(f"sweep {known.id}", tuple(load(history, run) for run in known.runs), waiting=waiting)
     if experiment is not None:
-        findings = examine(history, find(history, experiment.removesuffix(".py").rpartition("/")[2]))
+        findings = examine(root, find(history, experiment.removesuffix(".py").rpartition("/")[2]))
         arms = tuple((result.run, result.arm) for result in findings.results)
         runs = tuple(load(history, run) for run, _ in arms)
         return Selection(f"experiment {findings.registration.body.experiment}", runs, findings, arms)

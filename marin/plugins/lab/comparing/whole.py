@@ -29,7 +29,7 @@ def compare_runs(
         MissingEvidence: there is no such sweep or experiment.
     """
     history = root.history()
-    chosen = select(history, names, sweep=sweep, experiment=experiment, filters=filters)
+    chosen = select(root, names, sweep=sweep, experiment=experiment, filters=filters)
     more = {run.run: {**evaluated(history, run.run), **machine_numbers(history, run.run)} for run in chosen.runs}
     return compared(chosen, metrics, baseline, more)
 

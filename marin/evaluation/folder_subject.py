@@ -8,10 +8,8 @@ import msgspec
 
 from ledger import describe_tree, digest_bytes
 from marin.data.borrowed import trial
-from marin.data.borrowed.chats import chat_template, special_tokens
+from marin.data.borrowed.chats import special_tokens, template_in
 from marin.data.borrowed.folder import opened
-from marin.data.chat import STOPS, TEMPLATE
-from marin.data.template import ChatTemplate
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import open_tokenizer
 from marin.evaluation.folder import embedding_rows
@@ -49,16 +47,3 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
     template = template_in(folder)
     return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(read_as), template, special, marks)
-
-
-def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:
-    """The chat template that a Hugging Face folder brings, if there is one. ``clock``: it may ask for the time.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    text = chat_template(folder)
-    if text is None:
-        return None
-    stops = STOPS if text == TEMPLATE else ()
-    return ChatTemplate(text, special_tokens(folder), where=str(folder), stops=stops, clock=clock)

@@ -28,9 +28,10 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import TemplateProcessing
 
+from marin.data.borrowed.chats import template_in
 from marin.errors import UsageError
 from marin.evaluation.folder import folder_recipe
-from marin.evaluation.folder_subject import open_folder, template_in
+from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.evaluation.harness.documents import documents

@@ -26,6 +26,17 @@ def special_tokens(folder: Path) -> dict[str, str]:
     return named_tokens(*(read_settings(folder / name, UsageError) for name in (CONFIG, SPECIAL_MAP)))
 
 
+def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:
+    """The chat template that a Hugging Face folder brings, if there is one. ``clock``: it may ask for the time.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    text, special = chat_template(folder), special_tokens(folder)
+    stops = STOPS if text == TEMPLATE else ()
+    return None if text is None else ChatTemplate(text, special, where=str(folder), stops=stops, clock=clock)
+
+
 def model_template(recipe: Recipe, folder: Path) -> ChatTemplate:
     """The template by which a trained model is asked: that of the recipe's conversations, and where it has none the one that came
     with the tokenizer in ``folder``, as transformers takes it from an exported folder.
@@ -33,10 +44,8 @@ def model_template(recipe: Recipe, folder: Path) -> ChatTemplate:
     Raises:
         UsageError: it is no template.
     """
-    special, text = special_tokens(folder), None if has_conversations(recipe) else chat_template(folder)
-    if text is None or as_recorded(recipe):
-        return template_of(recipe.dataset, special)
-    return ChatTemplate(text, special, where=str(folder), stops=STOPS if text == TEMPLATE else ())
+    brought = None if as_recorded(recipe) or has_conversations(recipe) else template_in(folder)
+    return brought or template_of(recipe.dataset, special_tokens(folder))
 
 
 def has_conversations(recipe: Recipe) -> bool:

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from marin.data.borrowed.chats import template_in
 from marin.data.chat import TEMPLATE
 from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
-from marin.evaluation.folder_subject import template_in
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.serve import files

@@ -165,10 +165,7 @@ def score_pairs(
             weights[row, : len(encoded) - 1] = 1.0
         values.extend(float(value) for value in score(ids, weights))
     if cut:
-        log.warning(
-            "minimal pairs: %d of %d texts are longer than model.seq_len=%d, and compared by their beginnings",
-            *(cut, len(sentences), length),
-        )
+        log.warning("minimal pairs: %d of %d texts are compared by their first %d tokens", cut, len(sentences), length)
     for pair, good, bad in zip(pairs, values[0::2], values[1::2], strict=False):
         yield PairScore(pair["phenomenon"], pair["pair"], good, bad)
 

@@ -48,11 +48,12 @@ def flat_values(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def tokens_of_step(recipe: Mapping[str, Any]) -> int | None:
     """Tokens of text that a train step reads; None where the recipe is of a loop, whose own words mean what its owner says, and
     where what is read are completions, or pairs that are filled up."""
-    trainer, model, lora = (recipe.get(name) for name in ("trainer", "model", "lora"))
-    batch = trainer.get("batch_size") if isinstance(trainer, Mapping) else None
-    length = model.get("seq_len") if isinstance(model, Mapping) else None
-    other = LOOP in recipe or recipe.get("objective") or (isinstance(lora, Mapping) and lora.get("dpo_beta"))
-    return batch * length if not other and isinstance(batch, int) and isinstance(length, int) else None
+    match recipe:
+        case {"objective": Mapping()} | {"lora": {"dpo_beta": str()}}:
+            return None
+        case {"trainer": {"batch_size": int(batch)}, "model": {"seq_len": int(length)}} if LOOP not in recipe:
+            return batch * length
+    return None
 
 
 def key_of(name: str) -> str:

@@ -56,7 +56,7 @@ def test_that_a_pair_was_compared_by_its_beginnings_is_said(caplog: pytest.LogCa
     long = {"phenomenon": "far", "pair": "4", "good": "the dog " * 4 + "runs", "bad": "the dog " * 4 + "run"}
     scores = list(score_pairs([*PAIRS, long], words(), RECIPE, lambda tokens, weights: -(tokens * weights).sum(axis=1)))
     assert scores[-1].good == scores[-1].bad, "what parts them lies behind the eighth token"
-    assert "2 of 10 texts are longer than model.seq_len=8" in caplog.text
+    assert "2 of 10 texts are compared by their first 8 tokens" in caplog.text
 
 
 def test_the_table_has_a_row_per_phenomenon() -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bench.house import gauges
-from marin.cli.running.dvc_lock import first_changed
+from marin.cli.running.dvc_lock import first_changed, frozen
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
@@ -212,3 +212,16 @@ def test_what_dvc_would_call_a_stage_for_is_named(locked: Path, path: str, old: 
 def test_a_file_that_is_gone(locked: Path, path: str, told: str) -> None:
     (locked / path).unlink()
     assert first_changed(locked, ("corpus",)) == told
+
+
+def test_a_stage_that_dvc_holds_is_found(tmp_path: Path) -> None:
+    """As `dvc freeze` writes it, by DVC's own hand."""
+    from dvc.utils.serialize import modify_yaml
+
+    (tmp_path / "dvc.yaml").write_text((PROJECT / "dvc.yaml").read_text())
+    assert frozen(tmp_path, STEPS) == [] == frozen(tmp_path / "none", STEPS)
+    with modify_yaml(tmp_path / "dvc.yaml") as told:
+        told["stages"]["tokens"]["frozen"] = True
+        told["stages"]["export"]["frozen"] = True
+    assert frozen(tmp_path, ("corpus", "tokens", "export")) == ["tokens", "export"]
+    assert frozen(tmp_path, ("corpus", "tokenizer")) == []

@@ -12,19 +12,18 @@ from marin.recipe.form.yaml import NotYaml, read_yaml
 
 _LOCKED = re.compile(r"^    - path: (\S.*)\n      hash: md5\n      md5: ([0-9a-f]{32})$", re.MULTILINE)
 """A file of a stage in dvc.lock, as DVC writes it."""
-
-
 _COMMAND = re.compile(r"^    cmd: (.*)$", re.MULTILINE)
-
-
+_FROZEN = re.compile(r"^    frozen: true$", re.MULTILINE)
 _LISTED = re.compile(r"^      - ([^:\s]+):?(?: .*)?$", re.MULTILINE)
 """A file of a stage in dvc.yaml."""
-
-
 _PARAMS = re.compile(r"^    params: \[(.*)\]$", re.MULTILINE)
-
-
 _WORD = re.compile(r"[\w.]+")
+
+
+def frozen(project: Path, names: Sequence[str]) -> list[str]:
+    """Those of these stages that `dvc freeze` holds as they are."""
+    stages = _stages(project / "dvc.yaml")
+    return [name for name in names if _FROZEN.search(stages.get(name, ""))]
 
 
 def first_changed(project: Path, names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from marin.cli.execution import no_diff
 from marin.cli.options import argument, flag, group, takes
 from marin.cli.output import say
 from marin.cli.running.stage import StageSettings, bring_stages, print_json_of, say_complete, say_outcome, say_paused
+from marin.errors import UsageError
 from marin.record.events import STEPS
 
 if TYPE_CHECKING:
@@ -63,18 +64,26 @@ def repro(ctx: click.Context, options: ReproOptions) -> None:
         else:
             say_outcome(stage, outcome)
 
-    from marin.cli.running.dvc_lock import first_changed
+    from marin.cli.running.dvc_lock import first_changed, frozen
     from marin.pipeline.stages import PIPELINE
 
     steps = PIPELINE.steps if options.name is None else (*PIPELINE.before(options.name), PIPELINE.step(options.name))
     names = tuple(step.name for step in steps)
+    project = options.settings.params.resolve().parent
+    if held := frozen(project, names):
+        raise UsageError(
+            "a stage is frozen",
+            where="dvc.yaml",
+            expected="stages that may be executed",
+            found=", ".join(held),
+            cure=f"dvc unfreeze {held[0]}, or dvc repro, which leaves it as it is",
+        )
     pause = bring_stages(names, options.settings, told=told)
     if pause is not None:
         say_paused(names[len(ended)], pause, as_json=options.as_json)
         return
     if ended[-1].completed and ended[-1].action != "present":
         say_complete(ended[-1].run)
-    project = options.settings.params.resolve().parent
     if changed := first_changed(project, names):
         say(
             f"dvc.lock is of something else (first: {changed}); `dvc repro` finds nothing to do, and writes it",

@@ -39,7 +39,7 @@ class DataError(MarinError):
 
 
 class NoConversation(DataError):
-    """A line of chats is no conversation."""
+    """A line of chats is not a conversation."""
 
 
 class DataMissing(DataError):

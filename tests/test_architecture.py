@@ -341,7 +341,7 @@ MOST_FILES = 14
 
 def crowded(folder: Path) -> Iterator[str]:
     """Folders below, and the folder itself, with more than ``MOST_FILES`` files of ours."""
-    files = [path for path in folder.iterdir() if path.is_file()]
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != "__init__.py"]
     if len(files) > MOST_FILES:
         yield folder.relative_to(PROJECT).as_posix()
     for inner in folder.iterdir():

@@ -19,7 +19,7 @@ from marin.recipe import schema as recipes
 from marin.verify.agreement import agreed
 
 CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
-"""What may stand beside the files of an exported model (``marin export --card``), and is no part of it."""
+"""What may stand beside the files of an exported model (``marin export --card``), and is not part of it."""
 
 
 def write_card(history: History, run: str, folder: Path, *, license: str | None = None) -> list[Path]:

@@ -114,7 +114,7 @@ def pull(name: str, cache: Path, wanted: Sequence[str] = FILES, kind: str = "mod
     """The folder of ``hf:OWNER/NAME@COMMIT``, below ``cache``; of the ``wanted`` files those that a ``kind`` of thing has.
 
     Raises:
-        UsageError: it is no such name, or the Hub has none.
+        UsageError: it is not such a name, or the Hub has none.
         MissingEvidence: the Hub cannot be reached.
     """
     named, path = parse(name)

@@ -31,7 +31,7 @@ class History(Protocol):
         """The event at this index; None beyond the end."""
 
     def strays(self, naming: str) -> Iterable[Stray]:
-        """The entries of the log that are no events of it, and have this text in them."""
+        """The entries of the log that are not events of it, and have this text in them."""
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
@@ -46,7 +46,7 @@ def stream_of(run: str) -> str:
 
 
 def evaluation_stream(run: str) -> str:
-    """The stream that holds what was evaluated of the states of ``run``, which is no part of its execution."""
+    """The stream that holds what was evaluated of the states of ``run``, which is not part of its execution."""
     return f"evaluation/{run}"
 
 
@@ -63,7 +63,7 @@ def started_runs(history: History, *, plan: str | None = None, recipe: str | Non
 def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexed]:
     """The events of type ``kind`` in a run's stream that ``step`` recorded under its present identity: those after the
     step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a
-    later step failed); what was trained on the old ones is no state to go on from, and neither is what was withdrawn."""
+    later step failed); what was trained on the old ones is not a state to go on from, and neither is what was withdrawn."""
     since, identity = -1, None
     for index, event in history.events(stream=stream, type=type_of(StepStarted)):
         if event.body["step"] == step and event.body["identity"] != identity:

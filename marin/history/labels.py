@@ -47,7 +47,7 @@ class Labels:
 
 
 def label_stream(run: str) -> str:
-    """The stream that holds the labels of ``run``, which are no part of its execution."""
+    """The stream that holds the labels of ``run``, which are not part of its execution."""
     return f"labels/{run}"
 
 

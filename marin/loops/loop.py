@@ -307,7 +307,7 @@ def start_run(
 
     Raises:
         Unavailable: there is no root (`marin init` makes one), or its key is not here.
-        UsageError: the recipe is no JSON.
+        UsageError: the recipe is not JSON.
     """
     opened = open_root(None if root is None else os.fspath(root))
     opened.check_writable()
@@ -317,7 +317,7 @@ def start_run(
 
 
 def _canonical(value: Any) -> Any:
-    """JSON as the ledger takes it: numbers that are no small integers as text."""
+    """JSON as the ledger takes it: numbers that are not small integers as text."""
     match value:
         case None | bool() | str():
             return value

@@ -124,7 +124,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
     """``registration`` with every type and range checked (a file of Python can write anything into it).
 
     Raises:
-        UsageError: a value does not fit, the baseline is no arm, two arms are one recipe, a seed or a metric is there
+        UsageError: a value does not fit, the baseline is not an arm, two arms are one recipe, a seed or a metric is there
             twice.
     """
     try:

@@ -42,7 +42,7 @@ def advice(extras: Iterable[str]) -> str:
 
 def not_installed(error: ImportError) -> NotInstalled | None:
     """What to say of an import that failed; None where the module belongs to no extra and to no plugin: then it is a defect.
-    Where another distribution stands in for one of an extra (mlflow-skinny for mlflow), what its modules lack is no defect."""
+    Where another distribution stands in for one of an extra (mlflow-skinny for mlflow), what its modules lack is not a defect."""
     if (error.name or "").startswith(PLUGINS):
         plugin = (error.name or "").removeprefix(PLUGINS).partition(".")[0]
         return NotInstalled(

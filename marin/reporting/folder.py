@@ -65,7 +65,7 @@ def write_pages(
     that the site has, and others that were drawn before are removed; otherwise those stay.
 
     Raises:
-        UsageError: ``folder`` has files and is no site.
+        UsageError: ``folder`` has files and is not a site.
     """
     before = _before(folder)
     known: dict[str, Drawn] = {}

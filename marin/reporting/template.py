@@ -80,7 +80,7 @@ def finding() -> str:
 
 
 def style() -> str:
-    """What all pages look like, for one that is no template."""
+    """What all pages look like, for one that is not a template."""
     return (TEMPLATES / "page.css").read_text(encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 The parent holds what is worth something: the signing key, the network, the files of the user. The child reads, hashes
 and executes. It is a fresh program, so nothing of the parent's memory is in it, with few variables of the environment,
 a home folder that is empty, and a cache of compiled programs of its own. It can ask the parent for two things: bytes of
-the root that is verified, where that is no local folder (:mod:`ledger.storage.brokered`), and to append its verdicts to
+the root that is verified, where that is not a local folder (:mod:`ledger.storage.brokered`), and to append its verdicts to
 the verifier's own log.
 
 docs/verify.md says what this protects, and what it does not.
@@ -443,7 +443,7 @@ class Entry:
         """What a request of the child says, to be appended.
 
         Raises:
-            Refused: one of the drafts is no replay verdict, or of another run, or not in the stream of its kind.
+            Refused: one of the drafts is not a replay verdict, or of another run, or not in the stream of its kind.
             MarinError: its body does not fit its type.
         """
         try:

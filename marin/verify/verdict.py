@@ -67,7 +67,7 @@ def judged(judge: Callable[[], Verdict]) -> Verdict:
         said = f"the installed code can do nothing with what was recorded: {type(error).__name__}: {error}"
         return Verdict("UNAVAILABLE", (said,))
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # what pyo3 makes of a panic in Rust is no Exception
+        if type(error).__name__ != "PanicException":  # what pyo3 makes of a panic in Rust is not an Exception
             raise
         said = f"a library can do nothing with what was recorded: {' '.join(str(error).split())[:200]}"
         return Verdict("UNAVAILABLE", (said,))

@@ -366,7 +366,7 @@ class Verification:
         return excused(judged(safely), self.environment, steps, self.root.location, self.run.run)
 
     def _screen(self, case: Case) -> None:
-        """Look at the recorded states; whatever stops it is no verdict."""
+        """Look at the recorded states; whatever stops it is not a verdict."""
         apply(self.run.recipe.arithmetic, self.alone)  # before jax starts
         try:
             screen_run = named("marin.explanations", "states", "--screen")
@@ -391,7 +391,7 @@ class Verification:
         return select(ranges, scope, self.reader.checkpoint().root, self.run.run, indices)
 
     def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
-        """The report joined with those of the runs that this one continues; its own when it is no phase."""
+        """The report joined with those of the runs that this one continues; its own when it is not a phase."""
         if self.run.started.body.continues is None or self.until is not None:
             return report
         wanted = [name for name in only if name in WALKED]

@@ -46,7 +46,7 @@ class MetricAnswer:
 
 
 def parse(text: str) -> MetricQuery:
-    """``NAME=VALUE`` or ``NAME``; :class:`UsageError` for a value that is no number."""
+    """``NAME=VALUE`` or ``NAME``; :class:`UsageError` for a value that is not a number."""
     name, equals, written = text.partition("=")
     if not equals:
         return MetricQuery(name.strip())

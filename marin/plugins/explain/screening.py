@@ -47,7 +47,7 @@ Z_LIMIT = 3.5
 LEAST_SEGMENTS = 5
 """Below this many segments a median says too little."""
 LEAST_SPREAD = 0.1
-"""A MAD of log norms below this counts as this: a tenth is no anomaly, however regular the rest is."""
+"""A MAD of log norms below this counts as this: a tenth is not an anomaly, however regular the rest is."""
 
 
 def update_bound(optimizer: Optimizer, number: int) -> float:

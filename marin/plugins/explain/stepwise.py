@@ -236,5 +236,5 @@ def serve(questions: BinaryIO, replies: BinaryIO) -> None:
 
 if __name__ == "__main__":
     channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # whatever a library prints is not an answer
     serve(sys.stdin.buffer, channel)

@@ -367,7 +367,7 @@ class Follower:
         self._say("the training was asked before" if event is None else f"the training is asked to stop: event {event}")
 
     def _goes_home(self, found: Refuted) -> bool:
-        """Whether something was found in a copy: that may be the copy's own fault, which is no reason for the training to stop.
+        """Whether something was found in a copy: that may be the copy's own fault, and does not stop the training.
         The log that the copy is of is followed from here on, and the training asked for what does not hold there."""
         if self._requests is None or self._requests.log.absolute == self._place.absolute:
             return False

@@ -263,7 +263,7 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
 
 
 def _code_differs(counted: Collection[Result], files_of: FilesOf) -> list[str]:
-    """Steps that the runs executed in several versions; a step that a run has not is no version. Between arms these are several
+    """Steps that the runs executed in several versions; one that a run lacks is not a version. Between arms these are several
     versions of one file: what one recipe asks for and the other does not, as it does for an objective, is what the arms are."""
     deviations = []
     for step in sorted({step for one in counted for step in one.code}):

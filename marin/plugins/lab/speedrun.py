@@ -132,7 +132,7 @@ def track(history: History, store: Store, name: str) -> Rules:
     """The track ``name``, or a beginning that only it has.
 
     Raises:
-        UsageError: no such experiment is registered, or it is no track.
+        UsageError: no such experiment is registered, or it is not a track.
     """
     known = find(history, name)
     fact = list(registrations(history, known))[-1]
@@ -252,7 +252,7 @@ def _check_seen(of: Root, view: Run, reader: LogReader, trusted: Sequence[Verifi
 
 def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:
     """What was admitted to the track ``name``, the oldest first, at the cost that follows from each recipe. One without a
-    number for a score, or with another than its run has, is no entry, no matter who signed it."""
+    number for a score, or with another than its run has, is not an entry, no matter who signed it."""
     found = []
     for fact in facts(history, SpeedrunEntered):
         if fact.body.track != name:
@@ -268,7 +268,7 @@ def _derived(history: History, fact: Fact[SpeedrunEntered]) -> SpeedrunEntered:
     """An entry with what follows from its recipe in place of what is said of that.
 
     Raises:
-        DataError: its score or its hours are no number, nobody replayed it, or its run, where this log has that, has another
+        DataError: its score or its hours are not numbers, nobody replayed it, or its run, where this log has that, has another
             score.
         UsageError: its recipe is of another version of Marin.
     """

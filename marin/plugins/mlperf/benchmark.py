@@ -211,7 +211,7 @@ def submission_of(text: str | None) -> Submission:
     """The submission in a JSON object, or in the file of that name; all defaults where there is none.
 
     Raises:
-        UsageError: it is no such object.
+        UsageError: it is not such an object.
     """
     if text is None:
         return Submission()

@@ -93,7 +93,7 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
 
     Raises:
         MissingEvidence: mlperf-logging is not installed.
-        UsageError: a result is no file.
+        UsageError: a result is not a file.
     """
     with tempfile.TemporaryDirectory(prefix="marin-mlperf-") as place:
         folder = Path(place)

@@ -36,7 +36,7 @@ def bytes_of(file: Path) -> bytes:
     """What is in the file of a result; one byte more than it may have, where it has more.
 
     Raises:
-        UsageError: it is no file.
+        UsageError: it is not a file.
     """
     if not file.is_file():
         raise UsageError("a result is a file", where=str(file), expected="one of words", found="something else")
@@ -48,7 +48,7 @@ def read_result(data: bytes, where: str) -> list[ResultLine]:
     """The lines of a result, found in it as MLPerf's own checkers find them.
 
     Raises:
-        DataError: it is too long, or a line is no object.
+        DataError: it is too long, or a line is not an object.
     """
     if len(data) > MOST:
         raise DataError("a result is too long", where=where, expected=f"{MOST} bytes", found="more")
@@ -85,7 +85,7 @@ def _mistaken(number: int, key: str, told: str) -> str:
 
 
 def repeated_seeds(results: Mapping[str, Sequence[ResultLine]]) -> list[str]:
-    """The seeds that two results have, in sentences, wherever in the source they were logged: a replay is no second result."""
+    """The seeds that two results have, in sentences, wherever in the source they were logged: a replay is not a second result."""
     first: dict[str, str] = {}
     seeds = [
         (name, seed)

@@ -135,7 +135,7 @@ def stated_in(file: Path | None) -> dict[str, str]:
     """The fields in a JSON file of texts.
 
     Raises:
-        UsageError: it is no such file, or has a field that there is not.
+        UsageError: it is not such a file, or has a field that there is not.
     """
     if file is None:
         return {}

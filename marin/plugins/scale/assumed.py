@@ -88,6 +88,6 @@ def _check_shards(recipe: Recipe, topologies: Sequence[str]) -> None:
 
 
 def _count(text: str | None, assumed: int) -> int:
-    """The number that an override names. One that is not there is ``assumed``, and so is text that is no number: composing the
+    """The number that an override names. One that is not there is ``assumed``, and so is text that is not a number: composing the
     recipe then refuses it by name."""
     return max(1, int(text)) if text is not None and text.isdecimal() and len(text) < 10 else assumed

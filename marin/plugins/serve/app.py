@@ -255,7 +255,7 @@ async def _body(request: Request) -> bytes:
     """The request's body.
 
     Raises:
-        Refused: it is no JSON by its type, too large, or too slow.
+        Refused: it is not JSON by its type, too large, or too slow.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

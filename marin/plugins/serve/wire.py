@@ -128,7 +128,7 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
         """What the client said, as a chat template takes it: arguments of calls as the object that their JSON says, as in vLLM.
 
         Raises:
-            Refused: the content of a message is no text, or arguments are no JSON.
+            Refused: the content of a message is not text, or arguments are not JSON.
         """
         content = form.of(self.texts(number), parted=not isinstance(self.content, str))
         calls = [_call(one, f"messages[{number}].tool_calls") for one in self.tool_calls or ()]
@@ -141,7 +141,7 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
         """What it says, part by part; beside calls of tools it may say nothing.
 
         Raises:
-            Refused: the content of a message is no text.
+            Refused: the content of a message is not text.
         """
         if isinstance(self.content, str):
             return [self.content]
@@ -205,7 +205,7 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
     """The request in ``body``. A field that is null is one that is not there, as in OpenAI's interface.
 
     Raises:
-        Refused: it is no JSON object, or asks for something that is not there.
+        Refused: it is not a JSON object, or asks for something that is not there.
     """
     try:
         said = msgspec.json.decode(body)

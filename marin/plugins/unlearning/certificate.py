@@ -4,7 +4,7 @@ The subjects are the last state and, where there is one, the exported model. The
 excluded, who asked for it and when, which verdicts this log has on the run, and what the certificate does not prove. It
 brings every event that this follows from with its C2SP tlog-proof (which carries the signed checkpoint and what witnesses
 signed of it), so that ``marin verify --unlearning`` makes the statement again and compares. That the bits are those of a
-training without the documents is no event's to say: `marin verify RUN` proves it.
+training without the documents is not for an event to say: `marin verify RUN` proves it.
 """
 
 from __future__ import annotations

@@ -34,12 +34,12 @@ ATTRIBUTION_MEASURED = "attribution.measured/v1"
 
 
 def unlearning_stream(run: str) -> str:
-    """The stream that holds what was asked to be unlearned of ``run``, which is no part of its execution."""
+    """The stream that holds what was asked to be unlearned of ``run``, which is not part of its execution."""
     return f"unlearning/{run}"
 
 
 def attribution_stream(run: str) -> str:
-    """The stream that holds what was measured of ``run`` without some of its documents, which is no part of its
+    """The stream that holds what was measured of ``run`` without some of its documents, which is not part of its
     execution."""
     return f"attribution/{run}"
 

@@ -33,7 +33,7 @@ from marin.reporting.runs.order import batches
 DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
 SEQUENCES_SHOWN = 4
 INSPECTION_SECONDS = 1200
-"""By the clock, for one answer: a bound for what hangs. A page that is drawn without it is no evidence."""
+"""By the clock, for one answer: a bound for what hangs. A page that is drawn without it is not evidence."""
 
 
 @dataclass(frozen=True)

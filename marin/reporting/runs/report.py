@@ -32,7 +32,7 @@ SAMPLE, LONGEST_SAMPLE = "sample.txt", 200
 whole sentences: a taste, and not all that a small model says."""
 _SENTENCES = re.compile(r".*[.!?][\"'”’]?(?=\s)", re.DOTALL)
 LONGEST_FACT = 500
-"""Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
+"""Letters of a fact about the code; what is longer (a diff) is not a fact for a table."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Noting:
         return self.history.strays(naming)
 
     def newest(self, stream: str) -> int:
-        """As :meth:`History.newest`; that is no part of what is proven."""
+        """As :meth:`History.newest`; that is not part of what is proven."""
         return self.history.newest(stream)
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
@@ -212,7 +212,7 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
 
 
 def _check_id(event: Event, first: int, index: int, where: str) -> None:
-    """Of two entries with one id, one is no event of the log.
+    """Of two entries with one id, one is not an event of the log.
 
     Raises:
         Tampered: the id is that of another one here.

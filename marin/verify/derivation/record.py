@@ -55,7 +55,7 @@ class RunRecord:
     referred: Mapping[int, Any] = field(default_factory=dict)
     """What its events refer to in other streams of the log, by event."""
     strays: tuple[Stray, ...] = ()
-    """Entries of the log that are no events of it, and name the run, or one that it took a step from."""
+    """Entries of the log that are not events of it, and name the run, or one that it took a step from."""
 
     @property
     def evaluated(self) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from marin.record.trust.evidence import Evidence
 
 MOST_STRAYS = 4
-"""How many entries that are no events a verdict names."""
+"""How many entries that are not events a verdict names."""
 
 
 class Outside(Protocol):

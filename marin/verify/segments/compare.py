@@ -39,7 +39,7 @@ TRACE = "the recorded trace is not the one that the fingerprints cover"
 @dataclass(frozen=True)
 class TensorDifference:
     """How one tensor differs. ``differing``: elements with other bits. ``largest_ulp``: the greatest distance of two
-    such elements in units in the last place; -1 where one of them is no number. ``layers``: for tensors that stack all
+    such elements in units in the last place; -1 where one of them is not a number. ``layers``: for tensors that stack all
     layers, those that differ."""
 
     path: str

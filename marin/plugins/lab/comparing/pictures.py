@@ -140,7 +140,7 @@ def _few(marks: list[tuple[float, str]], *, named: bool) -> list[tuple[float, st
 
 
 def _axis(values: Sequence[str]) -> tuple[list[float], list[str] | None]:
-    """Places of these values on an axis; names where they are no numbers."""
+    """Places of these values on an axis; names where they are not numbers."""
     try:
         numbers = [float(value) for value in values]
     except ValueError:

@@ -49,7 +49,7 @@ def new(folder: Path, issue: str, title: str) -> Path:
     :func:`check` asks for.
 
     Raises:
-        UsageError: ``issue`` is no URL, or ``title`` cannot stand in the file.
+        UsageError: ``issue`` is not a URL, or ``title`` cannot stand in the file.
     """
     if not _URL.match(issue):
         raise UsageError(

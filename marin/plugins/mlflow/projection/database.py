@@ -167,7 +167,7 @@ def dispose(folder: Path) -> None:
 
 
 def _check_pages(database: Path) -> None:
-    """Raise sqlite's own error for a file that is damaged or is no database: MLflow would retry on it for minutes. Of a
+    """Raise sqlite's own error for a file that is damaged or is not a database: MLflow would retry on it for minutes. Of a
     large one only the size is compared with its header; damage inside is found when it is read (see
     :func:`damaged`)."""
     size = database.stat().st_size

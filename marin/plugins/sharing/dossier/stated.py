@@ -126,7 +126,7 @@ NUMBERS = frozenset({"training.watts", "training.energy_mwh"})
 
 
 def card_stream(run: str) -> str:
-    """The stream of what is stated of ``run``, which is no part of its execution."""
+    """The stream of what is stated of ``run``, which is not part of its execution."""
     return f"card/{run}"
 
 
@@ -134,7 +134,7 @@ def read_card(path: Path) -> dict[str, Value]:
     """The values of a card, by name.
 
     Raises:
-        UsageError: it is no card; the message names the first value that is wrong.
+        UsageError: it is not a card; the message names the first value that is wrong.
     """
     try:
         data = path.read_bytes()

@@ -79,7 +79,7 @@ def write_site(
     ``address``: where it will be served; link previews want the whole address of their picture.
 
     Raises:
-        UsageError: ``folder`` has files and is no site.
+        UsageError: ``folder`` has files and is not a site.
     """
     address, drawn, kept, unsure = address.rstrip("/"), 0, 0, set[str]()
     for _ in range(_TIMES):

@@ -97,7 +97,7 @@ def read_statement(data: bytes, keys: Sequence[VerifierKey]) -> Statement:
     """What was signed of the pages of a log, by one of its ``keys``.
 
     Raises:
-        Malformed: it is no statement, says more than this form has, is about another log than the key's, or none of these keys
+        Malformed: it is not a statement, says more than this form has, is about another log than the key's, or none of these keys
             signed it.
     """
     found = attested(data, keys, PREDICATE, where=PAGES)

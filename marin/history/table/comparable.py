@@ -74,8 +74,9 @@ def _other_code(one: Run, other: Run) -> bool:
     """Whether they executed other code, or under another lock. In one tree no file has two versions: recipes that ask for other
     files of it make no other code."""
     mine, theirs = one.started.body, other.started.body
-    told = {"steps", "tree"} & {*mine.code, *theirs.code}
-    same = not told or any(mine.code.get(name) == theirs.code.get(name) for name in told)
+    same = mine.code == theirs.code or any(
+        mine.code.get(name) == theirs.code.get(name, "") for name in ("steps", "tree")
+    )
     return not same or mine.environment.get("lock") != theirs.environment.get("lock")
 
 

@@ -7,12 +7,12 @@ It is never executed from there: who trains or replays has the file where the re
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import FrameType
+from threading import get_ident
+from types import CodeType
 from typing import Any
 
 from ledger import digest_bytes
@@ -24,6 +24,8 @@ USED = {name: names - {"random"} for name, names in MODULES.items() if name != "
 """What a reward may take from which module: what always gives the same."""
 MOST_LINES = 1_000_000
 """Lines of Python that run for one reward."""
+_TOOL = 4
+"""Of the numbers by which tools watch this interpreter, one that is no known tool's."""
 Function = Callable[..., object]
 
 
@@ -120,8 +122,9 @@ def called(
     said: object = completion if isinstance(prompt, str) else [{"role": "assistant", "content": completion}]
     given = {name: [value] for name, value in columns.items()}
     try:
-        with _bounded():
-            found = function(prompts=[prompt], completions=[said], completion_ids=[list(tokens)], **given)
+        found = _bounded(
+            function, {"prompts": [prompt], "completions": [said], "completion_ids": [list(tokens)], **given}
+        )
     except _TooLong:
         raise _no_number(where, f"an end after at most {MOST_LINES} lines of Python", "none") from None
     except Exception as error:
@@ -132,22 +135,27 @@ def called(
     raise _no_number(where, "a list of one number", repr(found)[:80])
 
 
-@contextmanager
-def _bounded() -> Iterator[None]:
-    left, before = MOST_LINES, sys.gettrace()
+def _bounded(function: Function, given: Mapping[str, object]) -> object:
+    """What the function gives. From the line after the last that it may run, each raises, those of its own handlers too, so
+    nothing that it does keeps it going. A turn of a loop that stands in one line counts as a line."""
+    watch, thread = sys.monitoring, get_ident()
+    left = {watch.events.LINE: MOST_LINES, watch.events.JUMP: MOST_LINES}
 
-    def line(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise _TooLong
-        return line
+    def passed(event: int, code: CodeType, place: int, target: int = 0) -> None:
+        if code is not _bounded.__code__ and get_ident() == thread and target <= place:
+            left[event] -= 1
+            if left[event] < 0:
+                raise _TooLong
 
-    sys.settrace(line)
+    watch.use_tool_id(_TOOL, __name__)
+    for event in left:
+        watch.register_callback(_TOOL, event, partial(passed, event))
+    watch.set_events(_TOOL, sum(left))
     try:
-        yield
+        return function(**given)
     finally:
-        sys.settrace(before)
+        watch.set_events(_TOOL, watch.events.NO_EVENTS)
+        watch.free_tool_id(_TOOL)
 
 
 def refused(where: str, expected: str, found: str) -> UsageError:

@@ -94,13 +94,12 @@ def _differences(theirs: UpdateRecord, ours: UpdateRecord) -> Iterator[str]:
     if len(theirs.completions) != len(ours.completions):
         yield f"completions: recorded {len(theirs.completions)}, found {len(ours.completions)}"
     each = max(1, len(ours.completions) // max(1, len(ours.prompts)))
-    pairs = list(zip(theirs.completions, ours.completions, strict=False))
-    for place, (one_, other_) in enumerate(pairs):
-        where = f"completion {place % each} of prompt {place // each}"
+    pairs = enumerate(zip(theirs.completions, ours.completions, strict=False))
+    named = [(f"completion {place % each} of prompt {place // each}", *pair) for place, pair in pairs]
+    for where, one_, other_ in named:
         yield from _completion_differs(where, one_, other_)
-    for place, (one_, other_) in enumerate(pairs):
+    for where, one_, other_ in named:
         if one_.advantage != other_.advantage:
-            where = f"completion {place % each} of prompt {place // each}"
             yield f"{where}, advantage: recorded {_plain(one_.advantage)}, found {other_.advantage}"
 
 

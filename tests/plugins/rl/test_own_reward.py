@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from ledger import MemoryStorage, Store, digest_bytes
 from marin.errors import DataError, MissingEvidence, UsageError
+from marin.plugins.rl import own_reward
 from marin.plugins.rl.own import with_own
 from marin.plugins.rl.own_reward import called, function_of, named
 from marin.plugins.rl.prompts import read_stored
@@ -129,6 +131,28 @@ def test_a_reward_that_raises_never_ends_or_is_no_number_is_named(folder: Path, 
     with pytest.raises(DataError, match="a reward is no number") as caught:
         called(function_of(reward), "a", "b", [], {}, "objective.reward: f")
     assert caught.value.found == found and caught.value.where == "objective.reward: f"
+
+
+@pytest.mark.parametrize("before", range(3), ids=["", "a line later", "two lines later"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: pass",
+        "while True: any(one < 0 for one in range(9))",
+        "while True:\n        try:\n            len(completions)\n        except:\n            len(completions)",
+        "while True:\n        try:\n            len(completions)\n        finally:\n            continue",
+        "def again():\n        try:\n            len(completions)\n        finally:\n            return True\n"
+        "    while again(): pass",
+    ],
+    ids=["in one line", "in a generator", "except", "finally, continue", "finally, return"],
+)
+def test_nothing_that_a_reward_does_keeps_it_going(body: str, before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of its lines the last one is, in a handler of its own too."""
+    monkeypatch.setattr(own_reward, "MOST_LINES", 1000)
+    Path("rewards.py").write_text(f"def f(completions, **kwargs):\n{'    x = 1\n' * before}    {body}\n")
+    with pytest.raises(DataError, match="at most 1000 lines of Python"):
+        called(function_of(named("rewards.py:f")[0]), "a", "b", [], {}, "here")
+    assert sys.monitoring.get_tool(own_reward._TOOL) is None, "nobody is watched any more"
 
 
 def test_what_a_function_gives_may_be_any_number(folder: Path) -> None:

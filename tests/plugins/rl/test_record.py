@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +22,9 @@ from marin.plugins.rl.record import (
     hex_floats,
     read_record,
 )
+from marin.recipe.schema import Execution
+from marin.verify.judges.training import _training_lines
+from marin.verify.segments.sampling import Selection
 from tests.plugins.rl.conftest import recipe_with
 
 
@@ -107,3 +111,13 @@ def test_what_a_train_step_saw_are_the_completions_of_its_update(capsys: pytest.
     assert shown["completions"][1] == {"prompt": "0+0=", "completion": "text (14, 15, 16)", "reward": "0"}
     with pytest.raises(UsageError, match="no completions are recorded of this train step"):
         show_data(root, view, 8, as_json=True)  # type: ignore[arg-type]
+
+
+def test_a_sample_says_how_many_updates_were_made_again() -> None:
+    """Of train steps, so many are one update; segments are what is drawn."""
+    segments = [SimpleNamespace(body=SimpleNamespace(start=at, end=at + 4)) for at in (0, 4, 8)]
+    run = SimpleNamespace(segments=segments, recipe=recipe_with(objective={"num_iterations": 2}))
+    case: Any = SimpleNamespace(run=run, processes=1, workers=1, execution=Execution())
+    first, drawn = _training_lines(case, Selection((1,), 3, "sampled"), [1], (), {}, "abc")
+    assert first.startswith("4 train steps (2 updates) in 1 of 3 segments executed again")
+    assert drawn.startswith("1 segment drawn from 3 by the log's root abc")

@@ -12,31 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import (
-    KEY_REVOKED,
-    Author,
-    Authors,
-    LogProof,
-    Refused,
-    Signer,
-    Unverified,
-    VerifierKey,
-    check_author_name,
-    check_not_revoked,
-    create_attestation_key,
-    create_key,
-    enrol_author,
-    load_attestation_key,
-    load_signer,
-    make_certificate,
-    public_bytes,
-    read_certificate,
-    retire_key,
-    revoke_author,
-    revoke_vouched,
-    rotate_key,
-    vouch_for,
-)
+import ledger
 from marin.errors import UsageError
 from marin.record.creation import vkey_lines
 from marin.record.root import Root
@@ -53,8 +29,8 @@ _REQUEST = "marin-author:"
 class KeyRotation:
     """A change of keys: the key that signs from now on, and where the one before is kept."""
 
-    old: VerifierKey
-    new: VerifierKey
+    old: ledger.VerifierKey
+    new: ledger.VerifierKey
     key: Path
     kept: Path
 
@@ -64,14 +40,14 @@ def rotate(root: Root, *, hybrid: bool = False) -> KeyRotation:
     call."""
     path = key_path(root.verifier.name)
     following = path.with_name(f"{path.name}.next")
-    old = load_signer(path)
+    old = ledger.load_signer(path)
     if following.exists():
-        new = load_signer(following)
+        new = ledger.load_signer(following)
     else:
         root.signer()  # says what is wrong with the present key, before there is another
-        new = create_key(following, root.verifier.name, hybrid=hybrid)
+        new = ledger.create_key(following, root.verifier.name, hybrid=hybrid)
     if root.verifier != new.verifier:
-        rotate_key(root.storage, root.signer(), new)
+        ledger.rotate_key(root.storage, root.signer(), new)
         root.storage.replace(VKEY, vkey_lines(new))
     kept = retired_key_path(path, old)
     with suppress(FileExistsError):
@@ -80,35 +56,35 @@ def rotate(root: Root, *, hybrid: bool = False) -> KeyRotation:
     return KeyRotation(old.verifier, new.verifier, path, kept)
 
 
-def retire(root: Root, name: str) -> tuple[VerifierKey, int]:
+def retire(root: Root, name: str) -> tuple[ledger.VerifierKey, int]:
     """From now on signatures of this key (its text, or the eight digits of its id) count no more; up to which size they
     do."""
     retired = _keys_named(root, name)
-    return retired[0], retire_key(root.storage, root.signer(), retired)
+    return retired[0], ledger.retire_key(root.storage, root.signer(), retired)
 
 
-def vouch(root: Root) -> tuple[Path, LogProof]:
+def vouch(root: Root) -> tuple[Path, ledger.LogProof]:
     """Let the log vouch for the key for attestations that lies beside its own, which is made where there is none."""
     path = attestation_key_path(root.verifier.name)
     signer = root.signer()  # says what is wrong with the log's key, before there is another
     if path.exists() and (revoked := _revoked(root, path)):
         path.replace(path.with_name(f"{path.name}.{revoked}"))
     if not path.exists():
-        create_attestation_key(path, root.verifier.name)
-    return path, vouch_for(root.storage, signer, load_attestation_key(path))
+        ledger.create_attestation_key(path, root.verifier.name)
+    return path, ledger.vouch_for(root.storage, signer, ledger.load_attestation_key(path))
 
 
 def revoke(root: Root, index: int) -> int:
     """Let the log say that the key for attestations for which its event ``index`` vouches counts no more; the event of that."""
-    return revoke_vouched(root.storage, root.signer(), index)
+    return ledger.revoke_vouched(root.storage, root.signer(), index)
 
 
 def _revoked(root: Root, path: Path) -> str:
     """The first digits of the digest of the key at ``path``, where the log has revoked it."""
-    public = public_bytes(load_attestation_key(path))
+    public = ledger.public_bytes(ledger.load_attestation_key(path))
     try:
-        check_not_revoked(public, root.history().events(type=KEY_REVOKED))
-    except Unverified:
+        ledger.check_not_revoked(public, root.history().events(type=ledger.KEY_REVOKED))
+    except ledger.Unverified:
         return hashlib.sha256(public).hexdigest()[:8]
     return ""
 
@@ -117,43 +93,43 @@ def _revoked(root: Root, path: Path) -> str:
 class AuthorKey:
     """An author's key, where it lies, and the line that asks for its enrolment."""
 
-    vkey: VerifierKey
+    vkey: ledger.VerifierKey
     path: Path
     request: str
 
 
-def new_author_key(origin: str, name: str, authors: Authors | None = None) -> AuthorKey:
+def new_author_key(origin: str, name: str, authors: ledger.Authors | None = None) -> AuthorKey:
     """This user's key as an author in the log ``origin``: the one that is there, if it has this name, or another. One that the
     log revoked is kept aside.
 
     Raises:
-        Refused: there is a key of another name, which counts.
+        ledger.Refused: there is a key of another name, which counts.
     """
-    check_author_name(name)
+    ledger.check_author_name(name)
     path = author_key_path(origin)
     if path.exists():
-        there = load_signer(path)
+        there = ledger.load_signer(path)
         mine = None if authors is None else authors.named(there.name)
         if mine is not None and mine.vkey == there.verifier and mine.until is not None:
             path.replace(path.with_name(f"{path.name}.{there.verifier.key_id:08x}"))
         elif there.name != name:
-            raise Refused(
+            raise ledger.Refused(
                 "there is a key for this log already",
                 where=str(path),
                 expected=f"no key, or that of {name}",
                 found=f"that of {there.name}",
                 cure=f"use it, or let the log revoke it first: `marin ledger key revoke {there.name}`",
             )
-    signer = load_signer(path) if path.exists() else create_key(path, name)
+    signer = ledger.load_signer(path) if path.exists() else ledger.create_key(path, name)
     return AuthorKey(signer.verifier, path, request_of(signer))
 
 
-def request_of(signer: Signer) -> str:
+def request_of(signer: ledger.Signer) -> str:
     """The line by which the holder of this key asks to be enrolled."""
-    return _REQUEST + base64.b64encode(make_certificate(signer)).decode()
+    return _REQUEST + base64.b64encode(ledger.make_certificate(signer)).decode()
 
 
-def read_request(line: str) -> tuple[VerifierKey, bytes]:
+def read_request(line: str) -> tuple[ledger.VerifierKey, bytes]:
     """The key that asks to be enrolled by this line, and its certificate.
 
     Raises:
@@ -164,27 +140,27 @@ def read_request(line: str) -> tuple[VerifierKey, bytes]:
         if not text.startswith(_REQUEST):
             raise ValueError("another beginning")
         certificate = base64.b64decode(text.removeprefix(_REQUEST), validate=True)
-        return read_certificate(certificate), certificate
-    except (ValueError, binascii.Error, Refused) as error:
+        return ledger.read_certificate(certificate), certificate
+    except (ValueError, binascii.Error, ledger.Refused) as error:
         raise UsageError(
             "not a request to be enrolled",
             where=repr(text[:40]),
             expected=f"the line {_REQUEST}… that `marin ledger key new` printed",
-            found=error.found if isinstance(error, Refused) else str(error),
+            found=error.found if isinstance(error, ledger.Refused) else str(error),
             cure="copy the whole line",
         ) from None
 
 
-def known_authors(root: Root) -> Authors:
+def known_authors(root: Root) -> ledger.Authors:
     """Everybody whose key the log enrolled."""
     return root.history().written.authors
 
 
-def enrol(root: Root, line: str, *, may_enrol: bool = False) -> tuple[VerifierKey, int]:
+def enrol(root: Root, line: str, *, may_enrol: bool = False) -> tuple[ledger.VerifierKey, int]:
     """Let the log take events of the key that asks by this line; the event of that. Repeating it changes nothing.
 
     Raises:
-        Refused: the name or the key is taken, or revoked, or nobody here may enrol.
+        ledger.Refused: the name or the key is taken, or revoked, or nobody here may enrol.
     """
     vkey, certificate = read_request(line)
     enrolled = known_authors(root)
@@ -192,32 +168,32 @@ def enrol(root: Root, line: str, *, may_enrol: bool = False) -> tuple[VerifierKe
         if other.name == vkey.name and other.vkey == vkey and other.until is None and other.may_enrol == may_enrol:
             return vkey, other.index
         if other.name == vkey.name or other.vkey.public == vkey.public:
-            raise Refused(
+            raise ledger.Refused(
                 "the name stands for a key already" if other.name == vkey.name else "the key is enrolled already",
                 where=f"event {other.index}",
                 expected="a name and a key that the log never enrolled",
                 found=f"{other.name}{', revoked' if other.until is not None else ''}",
                 cure="a name stands for one key, for ever: let `marin ledger key new` make one under another name",
             )
-    draft = enrol_author(root.verifier.name, _enrolling(root, enrolled), vkey, certificate, may_enrol=may_enrol)
+    draft = ledger.enrol_author(root.verifier.name, _enrolling(root, enrolled), vkey, certificate, may_enrol=may_enrol)
     return vkey, root.append([draft])[0].index
 
 
-def revoke_enrolled(root: Root, author: Author) -> int:
+def revoke_enrolled(root: Root, author: ledger.Author) -> int:
     """From now on the log takes nothing more of this author; the event of that. Repeating it changes nothing."""
     if author.until is not None:
         return author.until
     signer = _enrolling(root, known_authors(root), also=author.vkey)
-    return root.append([revoke_author(root.verifier.name, signer, author.vkey)])[0].index
+    return root.append([ledger.revoke_author(root.verifier.name, signer, author.vkey)])[0].index
 
 
-def service_key(root: Root) -> Signer:
+def service_key(root: Root) -> ledger.Signer:
     """The key that the append service of this root shows to other machines, which is made where there is none."""
     path = service_key_path(root.verifier.name)
-    return load_signer(path) if path.exists() else create_key(path, SERVICE)
+    return ledger.load_signer(path) if path.exists() else ledger.create_key(path, SERVICE)
 
 
-def _enrolling(root: Root, enrolled: Authors, also: VerifierKey | None = None) -> Signer:
+def _enrolling(root: Root, enrolled: ledger.Authors, also: ledger.VerifierKey | None = None) -> ledger.Signer:
     """The key of this user's that may enrol in this log, or is ``also``: an author's, or else the log's own."""
     mine = root.author()
     if mine is not None:
@@ -228,14 +204,14 @@ def _enrolling(root: Root, enrolled: Authors, also: VerifierKey | None = None) -
     return root.signer()
 
 
-def retired_key_path(path: Path, signer: Signer) -> Path:
+def retired_key_path(path: Path, signer: ledger.Signer) -> Path:
     """Where the file of a key is kept once another took its place."""
     return path.with_name(f"{path.name}.{signer.verifier.key_id:08x}")
 
 
-def _keys_named(root: Root, name: str) -> list[VerifierKey]:
+def _keys_named(root: Root, name: str) -> list[ledger.VerifierKey]:
     if "+" in name:
-        return [VerifierKey.parse(name)]
+        return [ledger.VerifierKey.parse(name)]
     if not re.fullmatch(r"[0-9a-f]{8}", name):
         raise UsageError(
             "not a key",
@@ -248,11 +224,11 @@ def _keys_named(root: Root, name: str) -> list[VerifierKey]:
     path = key_path(root.verifier.name)
     kept = path.with_name(f"{path.name}.{name}")
     if not kept.exists():
-        raise Refused(
+        raise ledger.Refused(
             "no key of that id is kept here",
             where=str(kept),
             expected="the file of a key that was rotated",
             found="no file",
             cure="give the whole verifier key instead of its id",
         )
-    return list(load_signer(kept).verifiers)
+    return list(ledger.load_signer(kept).verifiers)

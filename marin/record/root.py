@@ -22,29 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ledger  # whose store is imported when somebody asks for it
-from ledger import (
-    KEY_TYPES,
-    Draft,
-    Event,
-    LedgerError,
-    Log,
-    LogCheckpoint,
-    LogReader,
-    Malformed,
-    NotFound,
-    Projection,
-    Receipt,
-    Refused,
-    Signer,
-    Storage,
-    Stray,
-    Unavailable,
-    VerifierKey,
-    digest_bytes,
-    load_signer,
-    open_storage,
-    public_keys,
-)
 from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
@@ -78,11 +55,11 @@ class Root:
 
     location: str
     local: Path
-    storage: Storage
-    verifier: VerifierKey
-    companions: tuple[VerifierKey, ...] = ()
+    storage: ledger.Storage
+    verifier: ledger.VerifierKey
+    companions: tuple[ledger.VerifierKey, ...] = ()
     """The other half of a hybrid key, as the root names it."""
-    own: tuple[VerifierKey, ...] = ()
+    own: tuple[ledger.VerifierKey, ...] = ()
     """This user's keys of this log, where the process that asks cannot reach the file that has them."""
 
     @property
@@ -100,9 +77,9 @@ class Root:
         """The artifacts for reading alone: what is checked out is a file of its own, which nobody changes through the
         store."""
         writable = self.storage.writable
-        return ledger.Store(open_storage(self.absolute, readonly=True) if writable else self.storage)
+        return ledger.Store(ledger.open_storage(self.absolute, readonly=True) if writable else self.storage)
 
-    def keys(self, trusted: Sequence[VerifierKey] = ()) -> Keys:
+    def keys(self, trusted: Sequence[ledger.VerifierKey] = ()) -> Keys:
         """The keys under which this log is read, and whose word they are: those that were given, or this user's own or
         trusted ones for the origin, or what the root itself names."""
         if trusted:
@@ -113,49 +90,49 @@ class Root:
             return Keys(tuple(known), "trusted")
         return Keys((self.verifier, *self.companions), "claimed")
 
-    def is_own(self, trusted: Sequence[VerifierKey] = ()) -> bool:
+    def is_own(self, trusted: Sequence[ledger.VerifierKey] = ()) -> bool:
         """Whether the keys under which this log is read are this user's: then what stands in it is this user's word. The root
         names that key, and no other one was given. A root that names it, read under somebody else's key, is theirs."""
         mine = self.own_keys()
         return self.verifier in mine and set(trusted) <= set(mine)
 
-    def own_keys(self) -> tuple[VerifierKey, ...]:
+    def own_keys(self) -> tuple[ledger.VerifierKey, ...]:
         """This user's keys under the name of this log; none where there is no file of that name.
 
         Raises:
-            Refused: the file named as the key (``MARIN_KEY``) is not a key.
+            ledger.Refused: the file named as the key (``MARIN_KEY``) is not a key.
         """
         if self.own:
             return self.own
         try:
-            return public_keys(key_path(self.verifier.name))
-        except LedgerError as error:
-            if isinstance(error, Refused) and os.environ.get(KEY_VARIABLE):
+            return ledger.public_keys(key_path(self.verifier.name))
+        except ledger.LedgerError as error:
+            if isinstance(error, ledger.Refused) and os.environ.get(KEY_VARIABLE):
                 raise  # said to be this user's, who is not to be taken for somebody without a key
             return ()
 
-    def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:
+    def reader(self, trusted: Sequence[ledger.VerifierKey] = ()) -> ledger.LogReader:
         """Verified reads, under the root's own key unless the caller trusts another. A log of somebody else's must also
         agree with what was seen of it before."""
         keys = self.keys(trusted)
         if keys.source == "own":
-            return LogReader(self.storage, keys.verifiers)
+            return ledger.LogReader(self.storage, keys.verifiers)
         return _PinnedReader(self, keys)
 
-    def signer(self) -> Signer:
+    def signer(self) -> ledger.Signer:
         """The signing key of this root's log.
 
         Raises:
-            Unavailable: there is no key file.
-            Refused: the key is another log's, or others can read its file.
+            ledger.Unavailable: there is no key file.
+            ledger.Refused: the key is another log's, or others can read its file.
         """
         path = key_path(self.verifier.name)
         try:
-            signer = load_signer(path)
-        except Unavailable:
+            signer = ledger.load_signer(path)
+        except ledger.Unavailable:
             if path.exists():
                 raise
-            raise Unavailable(
+            raise ledger.Unavailable(
                 "there is no signing key",
                 where=str(path),
                 expected=f"the key of {self.verifier}",
@@ -164,7 +141,7 @@ class Root:
                 "`marin --root NEW init` begins another log beside this one, which stays readable",
             ) from None
         if signer.verifier != self.verifier:
-            raise Refused(
+            raise ledger.Refused(
                 "the key is not the one of this root",
                 where=str(path),
                 expected=str(self.verifier),
@@ -173,16 +150,16 @@ class Root:
             )
         return signer
 
-    def author(self) -> Signer | None:
+    def author(self) -> ledger.Signer | None:
         """This user's key as an author in this log; None where there is none: then events are the log's own word."""
         path = author_key_path(self.verifier.name)
-        return load_signer(path) if path.exists() else None
+        return ledger.load_signer(path) if path.exists() else None
 
-    def author_keys(self) -> tuple[VerifierKey, ...]:
+    def author_keys(self) -> tuple[ledger.VerifierKey, ...]:
         """The public half of that key; none where the file cannot be read, as in a confined process."""
         try:
-            return public_keys(author_key_path(self.verifier.name))
-        except LedgerError:
+            return ledger.public_keys(author_key_path(self.verifier.name))
+        except ledger.LedgerError:
             return ()
 
     def check_writable(self) -> None:
@@ -199,7 +176,7 @@ class Root:
         self.signer()
         check_home(self.verifier, self.storage, self.absolute)
 
-    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+    def append(self, drafts: Sequence[ledger.Draft]) -> list[ledger.Receipt]:
         """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""
         if _appender is not None:
             return _appender(self, drafts)
@@ -220,14 +197,14 @@ class Root:
             self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location), self.author
         )
 
-    def log(self, wait: float = 0.0, *, patient: bool = False) -> Log:
+    def log(self, wait: float = 0.0, *, patient: bool = False) -> ledger.Log:
         """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it.
 
         Raises:
-            Refused: this is a copy of a log of this user's, which lives elsewhere, or is served by another machine.
+            ledger.Refused: this is a copy of a log of this user's, which lives elsewhere, or is served by another machine.
         """
         if self.is_served:
-            raise Refused(
+            raise ledger.Refused(
                 "the log lies on another machine",
                 where=self.location,
                 expected="the machine where `marin ledger serve` runs",
@@ -235,7 +212,7 @@ class Root:
                 cure="do it there",
             )
         check_home(self.verifier, self.storage, self.absolute)
-        return Log.open(
+        return ledger.Log.open(
             self.storage, self.signer(), types=Schemas(), wait=wait, index=self.index_path(), patient=patient
         )
 
@@ -251,10 +228,10 @@ class Root:
     @property
     def endpoint(self) -> Path:
         """Where a running append service (`marin ledger serve`) says its port and token."""
-        remote = f"-{digest_bytes(self.location.encode())[7:39]}" if "://" in self.location else ""
+        remote = f"-{ledger.digest_bytes(self.location.encode())[7:39]}" if "://" in self.location else ""
         return self.local / f"service{remote}.json"
 
-    def history(self, trusted: Sequence[VerifierKey] = (), *, fresh: bool = False) -> LedgerHistory:
+    def history(self, trusted: Sequence[ledger.VerifierKey] = (), *, fresh: bool = False) -> LedgerHistory:
         """The events so far. The read model finds them; each that is given out is verified in the log itself. ``fresh``,
         or with other keys than the root's own, the read model is folded from the log for this history alone.
 
@@ -269,7 +246,7 @@ class Root:
         """Who wrote which event, by now."""
         return self.history().written
 
-    def history_as_read(self, reader: LogReader, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
+    def history_as_read(self, reader: ledger.LogReader, trusted: Sequence[ledger.VerifierKey] = ()) -> LedgerHistory:
         """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to anyone who
         opens it again. The reader moves to the newest state, which continues the one that it had."""
         return LedgerHistory(reader, None, own=self.is_own(trusted), mine=self.author_keys())
@@ -280,11 +257,11 @@ class Root:
         opened.
 
         Raises:
-            Refused: somebody else could have written what is there.
+            ledger.Refused: somebody else could have written what is there.
             OSError: the cache folder cannot be written.
         """
         whose = "" if self.is_own() else "\nclaimed"
-        name = digest_bytes(f"{self.absolute}\n{self.verifier.name}{whose}".encode()).removeprefix("sha256:")
+        name = ledger.digest_bytes(f"{self.absolute}\n{self.verifier.name}{whose}".encode()).removeprefix("sha256:")
         return own_folder("views", name[:32])
 
     def projection_path(self) -> Path | None:
@@ -295,14 +272,14 @@ class Root:
             return None
 
 
-class _PinnedReader(LogReader):
+class _PinnedReader(ledger.LogReader):
     """Reads the log of somebody else: each state that it takes up is compared with what this user has seen before."""
 
     def __init__(self, root: Root, keys: Keys) -> None:
         super().__init__(root.storage, keys.verifiers)
         self._root, self._named = root, keys.mine
 
-    def refresh(self) -> LogCheckpoint:
+    def refresh(self) -> ledger.LogCheckpoint:
         """As of any reader.
 
         Raises:
@@ -313,26 +290,28 @@ class _PinnedReader(LogReader):
         return checkpoint
 
 
-def catch_up(projection: Projection, reader: LogReader) -> None:
+def catch_up(projection: ledger.Projection, reader: ledger.LogReader) -> None:
     """Fold what is new, and hold the signatures of the log against the keys that its own events name.
 
     Raises:
         Unverified: by these events the keys that signed the log count no more, or not alone.
     """
     projection.catch_up()
-    changes = [index for kind in sorted(KEY_TYPES) for index in projection.places(type=kind)]
+    changes = [index for kind in sorted(ledger.KEY_TYPES) for index in projection.places(type=kind)]
     reader.signers([(index, reader.event(index)) for index in changes])
 
 
 class LedgerHistory:
     """:class:`marin.history.runs.History` over the log of a root, as it was when this was made."""
 
-    def __init__(self, reader: LogReader, path: Path | None, *, own: bool, mine: Sequence[VerifierKey] = ()) -> None:
+    def __init__(
+        self, reader: ledger.LogReader, path: Path | None, *, own: bool, mine: Sequence[ledger.VerifierKey] = ()
+    ) -> None:
         """``path`` None: a read model of its own. ``own``: this user's key signs the log; ``mine``: this user's keys as an
         author in it."""
         self._reader, self._own = reader, own
         self.written = Authorship(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
-        self._projection = Projection(path, reader, indexed=INDEXED)
+        self._projection = ledger.Projection(path, reader, indexed=INDEXED)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)
         self._size = reader.checkpoint().size
@@ -363,20 +342,20 @@ class LedgerHistory:
         """The index of the newest event of a stream, -1 where it has none."""
         return max(self.places(stream=stream, last=1), default=-1)
 
-    def event(self, index: int) -> Event | None:
+    def event(self, index: int) -> ledger.Event | None:
         """The event at this index; None beyond the end."""
         return self._fitting(index, self._reader.event(index)) if 0 <= index < self._size else None
 
     def events(
         self, *, stream: str | None = None, type: str | None = None, **named: str | None
-    ) -> Iterator[tuple[int, Event]]:
+    ) -> Iterator[tuple[int, ledger.Event]]:
         """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
         By a field of :data:`INDEXED` it costs what is found, however long the log is. An event whose body does not fit its
         type does not count as one: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
         found = self.places(stream=stream, type=type, last=None, **named)
         is_near = any(named.get(field) is not None for field in INDEXED)
         for index, event in (
-            ((i, self._fitting(i, Event.decode(self._entry(i)))) for i in found) if is_near else self.at(found)
+            ((i, self._fitting(i, ledger.Event.decode(self._entry(i)))) for i in found) if is_near else self.at(found)
         ):
             if type is None or event.type == type:
                 yield index, event
@@ -387,19 +366,19 @@ class LedgerHistory:
         """The indices of what :meth:`events` finds; the ``last`` of them."""
         return self._projection.places(stream=stream, type=type, last=last, size=self._size, **named)
 
-    def at(self, places: Sequence[int]) -> Iterator[tuple[int, Event]]:
+    def at(self, places: Sequence[int]) -> Iterator[tuple[int, ledger.Event]]:
         """The events at these indices, which are in order."""
         for _, group in groupby(places, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:
-                    yield index, self._fitting(index, Event.decode(entry))
+                    yield index, self._fitting(index, ledger.Event.decode(entry))
 
-    def strays(self, naming: str) -> list[Stray]:
+    def strays(self, naming: str) -> list[ledger.Stray]:
         """The entries that are no events of the log, and have this text in them."""
         return self._projection.strays(naming, size=self._size)
 
-    def _fitting(self, index: int, event: Event) -> Event:
+    def _fitting(self, index: int, event: ledger.Event) -> ledger.Event:
         return as_it_fits(index, self.written.shown(index, event), where=self._reader.checkpoint().origin)
 
     def _entry(self, index: int) -> bytes:
@@ -414,7 +393,7 @@ class LedgerHistory:
         return self._near[block][index]
 
 
-Appender = Callable[[Root, Sequence[Draft]], list[Receipt]]
+Appender = Callable[[Root, Sequence[ledger.Draft]], list[ledger.Receipt]]
 _appender: Appender | None = None
 
 
@@ -449,21 +428,21 @@ def open_root(location: str | None = None) -> Root:
     """Open an existing root.
 
     Raises:
-        Unavailable: there is none here, or it has no verifier key.
-        Malformed: its verifier key is not one.
+        ledger.Unavailable: there is none here, or it has no verifier key.
+        ledger.Malformed: its verifier key is not one.
     """
     where = root_location(location)
     remote = "://" in where
     local = Path(DEFAULT_ROOT) if remote else Path(where)
     if not remote and not local.is_dir():
         raise _no_root(where)
-    storage = open_storage(where)
+    storage = ledger.open_storage(where)
     try:
         verifier, *companions = named_keys(storage)
-    except NotFound:
+    except ledger.NotFound:
         raise (no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
-    except Malformed as error:
-        raise Malformed(
+    except ledger.Malformed as error:
+        raise ledger.Malformed(
             "the root's verifier key cannot be read",
             where=f"{where}/{VKEY}",
             expected="name+hash+base64",
@@ -473,9 +452,9 @@ def open_root(location: str | None = None) -> Root:
     return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier, companions=tuple(companions))
 
 
-def no_vkey(where: str) -> Unavailable:
+def no_vkey(where: str) -> ledger.Unavailable:
     """What to say of a root whose log is there, and its key not."""
-    return Unavailable(
+    return ledger.Unavailable(
         "the root has a log and no verifier key",
         where=f"{where}/{VKEY}",
         expected="name+hash+base64",
@@ -484,8 +463,8 @@ def no_vkey(where: str) -> Unavailable:
     )
 
 
-def _no_root(where: str) -> Unavailable:
-    return Unavailable(
+def _no_root(where: str) -> ledger.Unavailable:
+    return ledger.Unavailable(
         "there is no root here",
         where=where,
         expected="a ledger and a store",

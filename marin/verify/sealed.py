@@ -28,21 +28,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ledger import (
-    BROKER_VARIABLE,
-    SETTLED,
-    Draft,
-    LedgerError,
-    Once,
-    Receipt,
-    Refused,
-    Unavailable,
-    VerifierKey,
-    in_thread,
-    open_plain,
-    open_storage,
-    serving,
-)
+import ledger
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, replay_stream, stream_of
@@ -149,23 +135,23 @@ def seal() -> Seal | None:
     return None if text is None else msgspec.json.decode(text, type=Seal)
 
 
-def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
+def opened_own(trusted: Sequence[ledger.VerifierKey] = ()) -> Root | None:
     """The root, if its log is this user's: that user's signing key is the one that it names, and no other one was given to read
     it under. None where it is somebody else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
     what is returned: opened again, it may name another key.
 
     Raises:
-        Refused: the file named as the key (``MARIN_KEY``) is not a key.
+        ledger.Refused: the file named as the key (``MARIN_KEY``) is not a key.
     """
     try:
         root = open_root()
-    except LedgerError:
+    except ledger.LedgerError:
         return None
     if not root.is_own(trusted):
         return None
     try:
         root.signer()
-    except LedgerError:
+    except ledger.LedgerError:
         return None
     return root
 
@@ -179,17 +165,19 @@ def enter(told: Seal) -> tuple[Confined, Root | None]:
     if told.own is None:
         return held(), None
     append_through(lambda _, drafts: _hand_over(told.appends, drafts))
-    keys = tuple(VerifierKey.parse(line) for line in told.own_keys)
+    keys = tuple(ledger.VerifierKey.parse(line) for line in told.own_keys)
     return held(), replace(untouched(open_root(told.own)), own=keys)
 
 
 def untouched(root: Root) -> Root:
     """The root for reading alone; what can be rebuilt goes to a temporary folder."""
     folder = tempfile.mkdtemp(prefix="root-")
-    return replace(root, location=root.absolute, local=Path(folder), storage=open_storage(root.absolute, readonly=True))
+    return replace(
+        root, location=root.absolute, local=Path(folder), storage=ledger.open_storage(root.absolute, readonly=True)
+    )
 
 
-def _hand_over(path: str, drafts: Sequence[Draft]) -> list[Receipt]:
+def _hand_over(path: str, drafts: Sequence[ledger.Draft]) -> list[ledger.Receipt]:
     request = [{"type": d.type, "stream": d.stream, "body": dict(d.body), "id": d.id} for d in drafts]
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
@@ -198,8 +186,8 @@ def _hand_over(path: str, drafts: Sequence[Draft]) -> list[Receipt]:
             stream.flush()
             answer = json.loads(stream.readline())
     if "error" in answer:
-        raise Unavailable("the verifier's own log takes nothing", where="record", found=str(answer["error"]))
-    return [Receipt(*item) for item in answer["receipts"]]
+        raise ledger.Unavailable("the verifier's own log takes nothing", where="record", found=str(answer["error"]))
+    return [ledger.Receipt(*item) for item in answer["receipts"]]
 
 
 # -- the parent ---------------------------------------------------------------------------------------------------
@@ -239,9 +227,11 @@ def verify(
         variables = variables_of(folder, executes)
         if location is not None and "://" in location and not location.startswith("file://"):
             (folder / "kept").mkdir()
-            once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
-            stack.enter_context(serving(once, folder / "root"))
-            variables[BROKER_VARIABLE] = str(folder / "root")
+            once = ledger.Once(
+                ledger.open_storage(location), folder / "kept", ledger.SETTLED
+            )  # workers read the store each by themselves
+            stack.enter_context(ledger.serving(once, folder / "root"))
+            variables[ledger.BROKER_VARIABLE] = str(folder / "root")
         pages = folder / "t" / "pages"
         pages.mkdir()
         page = pages / html.name if html is not None else pages
@@ -265,7 +255,7 @@ def verify(
             Path(variables["MARIN_PINS"]).rmdir()
         for made, place in ((page, html), (page.with_suffix(".png"), html.with_suffix(".png"))) if html else ():
             if os.path.lexists(made):
-                with os.fdopen(open_plain(str(made)), "rb") as stream:
+                with os.fdopen(ledger.open_plain(str(made)), "rb") as stream:
                     place.write_bytes(stream.read(_MOST_PAGE))
     return status
 
@@ -407,7 +397,7 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
             try:
                 receipts = own.append(entry.drafts(self.rfile.readline(_MOST_REQUEST)))
                 answer = {"receipts": [list(receipt) for receipt in receipts]}
-            except LedgerError as error:
+            except ledger.LedgerError as error:
                 answer = {"error": str(error)}
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
@@ -415,7 +405,7 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
         def handle_error(self, request: object, client_address: object) -> None:
             """The child is gone."""
 
-    with in_thread(Server(str(path), Handler)):
+    with ledger.in_thread(Server(str(path), Handler)):
         yield
 
 
@@ -439,11 +429,11 @@ class Entry:
         self._name = "" if name == LATEST else name
         self._run: str | None = None
 
-    def drafts(self, request: bytes) -> list[Draft]:
+    def drafts(self, request: bytes) -> list[ledger.Draft]:
         """What a request of the child says, to be appended.
 
         Raises:
-            Refused: one of the drafts is not a replay verdict, or of another run, or not in the stream of its kind.
+            ledger.Refused: one of the drafts is not a replay verdict, or of another run, or not in the stream of its kind.
             MarinError: its body does not fit its type.
         """
         try:
@@ -458,7 +448,7 @@ class Entry:
             if found != known or not found.startswith(self._name):
                 raise _refused_draft(f"run {self._run or self._name or known}", f"run {found}")
         self._run = known
-        return [Draft(item.type, item.stream, item.body, id=item.id) for item in offered]
+        return [ledger.Draft(item.type, item.stream, item.body, id=item.id) for item in offered]
 
 
 def _run_of(offered: _Offered) -> str:
@@ -476,8 +466,8 @@ def _run_of(offered: _Offered) -> str:
     return run
 
 
-def _refused_draft(expected: str, found: str) -> Refused:
-    return Refused(
+def _refused_draft(expected: str, found: str) -> ledger.Refused:
+    return ledger.Refused(
         "a verification appends what it found out about the run that it was asked for",
         where="record",
         expected=expected,

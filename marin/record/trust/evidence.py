@@ -16,18 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ledger  # whose time stamps are imported where a log has some
-from ledger import (
-    Event,
-    Finding,
-    LedgerError,
-    LogReader,
-    NotFound,
-    Storage,
-    Tampered,
-    Unverified,
-    VerifierKey,
-    WitnessPolicy,
-)
 from marin.record.trust.anchors import check_anchor, find_anchors
 from marin.record.trust.policy import POLICY, WITNESSED, load_policy, own_policy
 from marin.record.trust.trusted import WITNESSES, default_trust
@@ -59,7 +47,7 @@ class Evidence:
     """What holds, what contradicts the log, what could not be judged here, and what only the log itself claims."""
 
     vouched: tuple[DatedEvidence, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ledger.Finding, ...]
     undecided: tuple[str, ...]
     claimed: tuple[str, ...] = ()
 
@@ -69,33 +57,37 @@ class Sources:
     """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
     None for the system's; ``repositories``: where Git is asked."""
 
-    policy: WitnessPolicy | None = None
+    policy: ledger.WitnessPolicy | None = None
     authorities: Path | None = None
     repositories: tuple[Path, ...] = ()
 
     def gather(
-        self, storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], anchored: Sequence[tuple[int, Event]]
+        self,
+        storage: ledger.Storage,
+        reader: ledger.LogReader,
+        keys: Sequence[ledger.VerifierKey],
+        anchored: Sequence[tuple[int, ledger.Event]],
     ) -> Evidence:
         """Check all there is. ``anchored`` are the events of type ``log.anchored/v1``."""
         vouched: list[DatedEvidence] = []
-        findings: list[Finding] = []
+        findings: list[ledger.Finding] = []
         undecided: list[str] = []
         claimed: list[str] = []
         try:
             vouched += witnessed(storage, reader, keys, self.policy)
-        except LedgerError as error:
+        except ledger.LedgerError as error:
             findings.append(_finding(error, WITNESSED))
         if not vouched:
             try:
                 claimed += _witnessed_by_its_own(storage, reader, keys)
-            except Tampered as error:  # the log's own key signed another history
+            except ledger.Tampered as error:  # the log's own key signed another history
                 findings.append(_finding(error, WITNESSED))
         certificates = ledger.load_authorities(self.authorities) if anchored else []
         for index, event in anchored:
             shown = ledger.check_stamp(reader, index, event, certificates)
             if isinstance(shown, ledger.Stamped):
                 vouched.append(DatedEvidence("time stamp", shown.size, shown.time, shown.authority))
-            elif not isinstance(shown, Unverified) or self.authorities is not None:
+            elif not isinstance(shown, ledger.Unverified) or self.authorities is not None:
                 findings.append(_finding(shown, f"event {index}"))
             elif isinstance(own := ledger.check_stamp(reader, index, event, _brought(storage)), ledger.Stamped):
                 claimed.append(
@@ -107,7 +99,7 @@ class Sources:
             for anchor in find_anchors(repository, reader.checkpoint().origin):
                 try:
                     check_anchor(reader, anchor)
-                except LedgerError as error:
+                except ledger.LedgerError as error:
                     findings.append(_finding(error, anchor.commit))
                 else:
                     vouched.append(
@@ -124,7 +116,7 @@ def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Pa
     """What the command line names, and for what it does not, the user's own configuration."""
     trust = default_trust()
     return Sources(
-        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else own_policy(trust),
+        ledger.WitnessPolicy.parse(policy.read_bytes()) if policy is not None else own_policy(trust),
         ca or trust.authorities(),
         tuple(git) or tuple(trust.repositories()),
     )
@@ -136,56 +128,61 @@ def trusted_authorities(given: Path | None) -> list[x509.Certificate]:
     return ledger.load_authorities(given or default_trust().authorities())
 
 
-def _brought(storage: Storage) -> list[x509.Certificate]:
+def _brought(storage: ledger.Storage) -> list[x509.Certificate]:
     """The certificates that the root brings."""
     from cryptography import x509
 
     try:
         return x509.load_pem_x509_certificates(storage.read(AUTHORITIES))
-    except (NotFound, ValueError):
+    except (ledger.NotFound, ValueError):
         return []
 
 
-def is_about(policy: WitnessPolicy, origin: str) -> bool:
+def is_about(policy: ledger.WitnessPolicy, origin: str) -> bool:
     """Whether a policy is for this log: it names it, or none."""
     return not policy.logs or origin in {key.name for key in policy.logs}
 
 
 def witnessed(
-    storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], policy: WitnessPolicy | None
+    storage: ledger.Storage,
+    reader: ledger.LogReader,
+    keys: Sequence[ledger.VerifierKey],
+    policy: ledger.WitnessPolicy | None,
 ) -> list[DatedEvidence]:
     """What the verifier's own witnesses say. Their policy is for the logs that it names, or for all where it names none."""
     if policy is None or not is_about(policy, reader.checkpoint().origin):
         return []
     try:
         checkpoint, names = policy.check(reader.note(), keys)  # the newest there is
-    except Unverified:
+    except ledger.Unverified:
         try:
             checkpoint, names = policy.check(storage.read(WITNESSED), keys)
-        except NotFound:
+        except ledger.NotFound:
             checkpoint, names = policy.check(reader.note(), keys)
     reader.check_continues(checkpoint)
     return [DatedEvidence(WITNESSES, checkpoint.size, "", ", ".join(names))]
 
 
-def _witnessed_by_its_own(storage: Storage, reader: LogReader, keys: Sequence[VerifierKey]) -> list[str]:
-    """What witnesses say that the root itself names; Tampered where the log's key signed what is not this log."""
+def _witnessed_by_its_own(
+    storage: ledger.Storage, reader: ledger.LogReader, keys: Sequence[ledger.VerifierKey]
+) -> list[str]:
+    """What witnesses say that the root itself names; ledger.Tampered where the log's key signed what is not this log."""
     try:
         policy = load_policy(storage)
         if policy is None:
             return []
-        checkpoint, names = WitnessPolicy(quorum=policy.quorum, witnesses=policy.witnesses, groups=policy.groups).check(
-            storage.read(WITNESSED), keys
-        )
+        checkpoint, names = ledger.WitnessPolicy(
+            quorum=policy.quorum, witnesses=policy.witnesses, groups=policy.groups
+        ).check(storage.read(WITNESSED), keys)
         reader.check_continues(checkpoint)
-    except Tampered:
+    except ledger.Tampered:
         raise
-    except LedgerError as error:
+    except ledger.LedgerError as error:
         return [f"{POLICY}: {error.what}"]
     return [
         str(DatedEvidence("witnesses", checkpoint.size, "", f"{', '.join(names)}, witnesses of the root's own choice"))
     ]
 
 
-def _finding(error: LedgerError, where: str) -> Finding:
-    return Finding(error.what, error.where or where, error.expected, error.found)
+def _finding(error: ledger.LedgerError, where: str) -> ledger.Finding:
+    return ledger.Finding(error.what, error.where or where, error.expected, error.found)

@@ -9,46 +9,37 @@ from __future__ import annotations
 
 import shlex
 
-from ledger import (
-    LedgerError,
-    LogReader,
-    NotFound,
-    Refused,
-    Storage,
-    Tampered,
-    Unavailable,
-    VerifierKey,
-    follow_keys,
-    open_storage,
-)
+import ledger
 from marin.record.trust.pins import Pins, default_pins
 
 VKEY = "vkey"
 """The file of a root that names its verifier key, and below it the other half of a hybrid one."""
 
 
-def named_keys(storage: Storage) -> list[VerifierKey]:
+def named_keys(storage: ledger.Storage) -> list[ledger.VerifierKey]:
     """The verifier key that the root in ``storage`` names, and the other half of a hybrid one after it.
 
     Raises:
-        NotFound: there is no root.
+        ledger.NotFound: there is no root.
         Malformed: what it names is no key.
     """
-    return [VerifierKey.parse(line) for line in storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")]
+    return [
+        ledger.VerifierKey.parse(line) for line in storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")
+    ]
 
 
-def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
+def check_home(key: ledger.VerifierKey, storage: ledger.Storage, place: str) -> None:
     """Before something is appended to the log of ``key`` in ``storage``, which is at ``place``: it lives there, from now
     on where it lived nowhere.
 
     Raises:
-        Refused: this is a copy. What were appended here would stand under the same numbers and the same key as what is
+        ledger.Refused: this is a copy. What were appended here would stand under the same numbers and the same key as what is
             appended to the log itself, for ever.
-        Unavailable: the place where the log lives cannot be asked.
+        ledger.Unavailable: the place where the log lives cannot be asked.
     """
     home = home_of(key, storage, place)
     if home != place:
-        raise Refused(
+        raise ledger.Refused(
             "this is a copy of a log that lives elsewhere",
             where=place,
             expected=home,
@@ -58,12 +49,12 @@ def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
     Pins(default_pins()).settle(key.name, place)
 
 
-def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
+def home_of(key: ledger.VerifierKey, storage: ledger.Storage, place: str) -> str:
     """Where the log is that the one of ``key`` in ``storage``, one of this user's, is a copy of; ``place``, where that is,
     if it is that log, which may have moved.
 
     Raises:
-        Unavailable: the place where the log lives cannot be asked.
+        ledger.Unavailable: the place where the log lives cannot be asked.
     """
     pins = Pins(default_pins())
     home = pins.home(key.name)
@@ -72,34 +63,34 @@ def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
     log = log_at(home, key)
     if log is not None:
         known = log.checkpoint()
-        reader = LogReader(storage, follow_keys(storage, [key]))
+        reader = ledger.LogReader(storage, ledger.follow_keys(storage, [key]))
         if known.size >= reader.checkpoint().size:
             return home
         try:
             reader.check_continues(known)
-        except Tampered:
+        except ledger.Tampered:
             return home
     pins.settle(key.name, place, moved=True)  # it moved, or went on here
     return place
 
 
-def log_at(home: str, key: VerifierKey) -> LogReader | None:
+def log_at(home: str, key: ledger.VerifierKey) -> ledger.LogReader | None:
     """The log of ``key``'s origin at ``home``, whose checkpoint holds; None where there is none any more.
 
     Raises:
-        Unavailable: the place cannot be asked.
+        ledger.Unavailable: the place cannot be asked.
     """
     try:
-        storage = open_storage(home, readonly=True)
+        storage = ledger.open_storage(home, readonly=True)
         named = named_keys(storage)
         if named[0].name != key.name:
             return None
-        reader = LogReader(storage, follow_keys(storage, [key, *named]))
+        reader = ledger.LogReader(storage, ledger.follow_keys(storage, [key, *named]))
         reader.checkpoint()
-    except NotFound:
+    except ledger.NotFound:
         return None
-    except LedgerError as error:
-        raise Unavailable(
+    except ledger.LedgerError as error:
+        raise ledger.Unavailable(
             "the place where this log lives cannot be asked whether it went on there",
             where=home,
             expected="its log, or none",

@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ledger import (
-    LedgerError,
-    Refused,
-    RemoteClient,
-    RemoteStorage,
-    Storage,
-    Unavailable,
-    VerifierKey,
-    load_signer,
-    read_certificate,
-)
+import ledger
 from marin.errors import UsageError
 from marin.process.files import write_whole
 from marin.record.trust.keyfiles import author_key_path
@@ -43,7 +33,7 @@ class Joined:
     """A log, where it is served, and the certificate of the service."""
 
     address: str
-    vkey: VerifierKey
+    vkey: ledger.VerifierKey
     certificate: bytes
 
     @property
@@ -62,19 +52,19 @@ class Joined:
         write_whole(path, json.dumps(self._fields(), sort_keys=True).encode() + b"\n")
         return path
 
-    def connect(self) -> RemoteClient:
+    def connect(self) -> ledger.RemoteClient:
         """A connection to the service, by this user's key.
 
         Raises:
-            Unavailable: there is no key, or the service cannot be reached.
+            ledger.Unavailable: there is no key, or the service cannot be reached.
             Unverified: the service does not take this key, or has another one than the invitation says.
-            Refused: another log is served there.
+            ledger.Refused: another log is served there.
         """
         host, port = split_address(self.address)
-        client = RemoteClient(host, port, load_signer(author_key_path(self.vkey.name)), self.certificate)
+        client = ledger.RemoteClient(host, port, ledger.load_signer(author_key_path(self.vkey.name)), self.certificate)
         if client.origin != self.vkey.name:
             client.close()
-            raise Refused(
+            raise ledger.Refused(
                 "the service serves another log",
                 where=self.location,
                 expected=self.vkey.name,
@@ -117,7 +107,7 @@ def read_invitation(line: str) -> Joined:
         if not text.startswith(_INVITATION) or len(text) > _MOST:
             raise ValueError("another beginning, or too long")
         return _joined(base64.b64decode(text.removeprefix(_INVITATION), validate=True))
-    except (ValueError, LedgerError) as error:
+    except (ValueError, ledger.LedgerError) as error:
         raise UsageError(
             "not an invitation",
             where=repr(text[:40]),
@@ -131,23 +121,23 @@ def joined(address: str) -> Joined:
     """The log that is served at this address, as its invitation said.
 
     Raises:
-        Unavailable: this user has joined none there.
-        Refused: what was kept of it cannot be read.
+        ledger.Unavailable: this user has joined none there.
+        ledger.Refused: what was kept of it cannot be read.
     """
     split_address(address)
     path = _path(address)
     try:
         return _joined(path.read_bytes()[:_MOST])
     except FileNotFoundError:
-        raise Unavailable(
+        raise ledger.Unavailable(
             "no log is joined at this address",
             where=f"{SCHEME}://{address}",
             expected=str(path),
             found="no file",
             cure="ask for an invitation, then `marin ledger key join LINE --as NAME`",
         ) from None
-    except (OSError, ValueError, LedgerError) as error:
-        raise Refused(
+    except (OSError, ValueError, ledger.LedgerError) as error:
+        raise ledger.Refused(
             "what was joined cannot be read",
             where=str(path),
             expected="what `marin ledger key join` wrote",
@@ -156,13 +146,13 @@ def joined(address: str) -> Joined:
         ) from None
 
 
-def open_joined(address: str, *, readonly: bool = False) -> Storage:
+def open_joined(address: str, *, readonly: bool = False) -> ledger.Storage:
     """The files of a root at ``ledger://HOST:PORT``."""
     there = joined(address.partition("://")[2].rstrip("/"))
-    return RemoteStorage(there.location, there.connect)
+    return ledger.RemoteStorage(there.location, there.connect)
 
 
-def connect(location: str) -> RemoteClient:
+def connect(location: str) -> ledger.RemoteClient:
     """The service of the root at this address."""
     return joined(location.partition("://")[2].rstrip("/")).connect()
 
@@ -174,8 +164,8 @@ def _joined(data: bytes) -> Joined:
         raise ValueError(f"expected {', '.join(names)}")
     split_address(fields["address"])
     certificate = base64.b64decode(fields["certificate"], validate=True)
-    read_certificate(certificate)
-    return Joined(fields["address"], VerifierKey.parse(fields["vkey"]), certificate)
+    ledger.read_certificate(certificate)
+    return Joined(fields["address"], ledger.VerifierKey.parse(fields["vkey"]), certificate)
 
 
 def _path(address: str) -> Path:

@@ -20,18 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledger import (
-    LedgerError,
-    LogCheckpoint,
-    LogReader,
-    Storage,
-    Tampered,
-    Unavailable,
-    Unverified,
-    VerifierKey,
-    follow_keys,
-    root_of,
-)
+import ledger
 from marin.process.files import write_whole
 from marin.process.text import several
 
@@ -57,9 +46,9 @@ class Pin:
     """What is remembered of one origin. ``signed``: the keys that signed the newest checkpoint; ``keys``: all that ever
     did. ``places``: location -> the largest size that was seen there."""
 
-    checkpoint: LogCheckpoint
-    keys: tuple[VerifierKey, ...] = ()
-    signed: tuple[VerifierKey, ...] = ()
+    checkpoint: ledger.LogCheckpoint
+    keys: tuple[ledger.VerifierKey, ...] = ()
+    signed: tuple[ledger.VerifierKey, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     named: bool = True
     """Whether the verifier named the key. One that only a root named gives way to one that the verifier did."""
@@ -80,10 +69,12 @@ class Pin:
     def parse(cls, data: bytes) -> Pin:
         """The pin in a file; ``ValueError`` and its kin where it is not one."""
         value = json.loads(data)
-        checkpoint = LogCheckpoint(str(value["origin"]), int(value["size"]), bytes.fromhex(value["root"]))
+        checkpoint = ledger.LogCheckpoint(str(value["origin"]), int(value["size"]), bytes.fromhex(value["root"]))
         if len(checkpoint.root) != _HASH or checkpoint.size < 0:
             raise ValueError("not a root of 32 bytes at a size")
-        keys, signed = (tuple(VerifierKey.parse(text) for text in value.get(name, ())) for name in ("keys", "signed"))
+        keys, signed = (
+            tuple(ledger.VerifierKey.parse(text) for text in value.get(name, ())) for name in ("keys", "signed")
+        )
         places = value.get("places", {_ANYWHERE: checkpoint.size})
         return cls(
             checkpoint,
@@ -100,7 +91,7 @@ class PinCheck:
 
     line: str
     pin: Pin
-    reader: LogReader | None
+    reader: ledger.LogReader | None
     """Whose leaf hashes are kept; None: those that are kept stay."""
 
 
@@ -125,7 +116,7 @@ class Pins:
         """This user's own log lives there, unless there is one elsewhere and it has not ``moved``."""
         path = self._home(origin)
         if moved or not path.exists():
-            with suppress(LedgerError, OSError):  # a state folder that cannot be written stops no run
+            with suppress(ledger.LedgerError, OSError):  # a state folder that cannot be written stops no run
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(path, f"{place}\n".encode())
 
@@ -133,7 +124,9 @@ class Pins:
         """Beside the pins, which a confined verification writes."""
         return self.folder.with_name("homes") / self.path(origin).stem
 
-    def check(self, reader: LogReader, storage: Storage, place: str, *, move: bool = True, named: bool = True) -> str:
+    def check(
+        self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, move: bool = True, named: bool = True
+    ) -> str:
         """Compare the log with its pin, and remember it; a line that says how it went. Without ``move`` nothing is
         written."""
         seen = self.compare(reader, storage, place, named=named)
@@ -141,16 +134,16 @@ class Pins:
             self.keep(seen)
         return seen.line
 
-    def compare(self, reader: LogReader, storage: Storage, place: str, *, named: bool = True) -> PinCheck:
+    def compare(self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.
 
         ``named``: the verifier named the keys of ``reader``, rather than the root.
 
         Raises:
-            Tampered: the key signs another origin, another key signs this origin, the log is shorter than it was at
+            ledger.Tampered: the key signs another origin, another key signs this origin, the log is shorter than it was at
                 this place, or it shows another history.
-            Unverified: half of the signatures of a hybrid key that signed before is missing.
-            Unavailable: a pin cannot be read, or cannot be compared with a log that is shorter.
+            ledger.Unverified: half of the signatures of a hybrid key that signed before is missing.
+            ledger.Unavailable: a pin cannot be read, or cannot be compared with a log that is shorter.
         """
         checkpoint, signers = reader.checkpoint(), reader.signers()
         self._check_other_origins(checkpoint.origin, signers)
@@ -175,14 +168,14 @@ class Pins:
         places.pop(_ANYWHERE, None)
         return PinCheck(line, Pin(checkpoint, keys, signers, places, pin.named or named), reader)
 
-    def agrees(self, checkpoint: LogCheckpoint, signers: Sequence[VerifierKey]) -> str:
+    def agrees(self, checkpoint: ledger.LogCheckpoint, signers: Sequence[ledger.VerifierKey]) -> str:
         """How a checkpoint that comes without its log agrees with what was seen of that log. Nothing is written.
 
         Raises:
-            Tampered: the key signs another origin, or the log that was seen had another history.
-            Unverified: half of the signatures of a hybrid key that signed before is missing, or its key was not named;
+            ledger.Tampered: the key signs another origin, or the log that was seen had another history.
+            ledger.Unverified: half of the signatures of a hybrid key that signed before is missing, or its key was not named;
                 or a key signed that the log had handed over from.
-            Unavailable: a pin cannot be read, or another key signed the log when it was seen.
+            ledger.Unavailable: a pin cannot be read, or another key signed the log when it was seen.
         """
         self._check_other_origins(checkpoint.origin, signers)
         path = self.path(checkpoint.origin)
@@ -190,7 +183,7 @@ class Pins:
             return "this log was never seen here: nothing was compared with its checkpoint"
         pin = read_pin(path)
         if pin.named and pin.keys and not set(pin.keys) & set(signers):
-            raise Unavailable(
+            raise ledger.Unavailable(
                 "another key signed this log when it was seen",
                 where=str(path),
                 expected=f"{pin.keys[0]}, or the proof that it handed over, which only the log brings",
@@ -199,7 +192,7 @@ class Pins:
             )
         halves = [key for key in pin.signed if key.algorithm != 1]
         if halves and set(_ed25519(signers)) <= set(pin.signed) and not set(halves) & set(signers):
-            raise Unverified(
+            raise ledger.Unverified(
                 "one of the two signatures of a hybrid key is missing",
                 where=str(path),
                 expected=f"a signature of {halves[0]} as well, as when it was seen",
@@ -209,7 +202,7 @@ class Pins:
         newest = pin.checkpoint
         if checkpoint.size > newest.size:
             if pin.signed and not set(pin.signed) & set(signers):
-                raise Unverified(
+                raise ledger.Unverified(
                     "a key that this log had given up signed it later",
                     where=str(path),
                     expected=f"a signature of {pin.signed[0]}, which signed the log when it was seen last",
@@ -235,12 +228,12 @@ class Pins:
             write_whole(path.with_suffix(".leaves"), _leaves(seen.reader, seen.pin.checkpoint.size))
         write_whole(path, (json.dumps(seen.pin.as_json(), sort_keys=True) + "\n").encode())
 
-    def _check_other_origins(self, origin: str, signers: Sequence[VerifierKey]) -> None:
+    def _check_other_origins(self, origin: str, signers: Sequence[ledger.VerifierKey]) -> None:
         public = {key.public for key in signers}
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
             other = read_pin(path)
             if other.checkpoint.origin != origin and (same := [key for key in other.keys if key.public in public]):
-                raise Tampered(
+                raise ledger.Tampered(
                     "the key signs another log",
                     where=str(path),
                     expected=f"origin {other.checkpoint.origin}, which {same[0]} signed before",
@@ -248,9 +241,9 @@ class Pins:
                     cure="a key signs one log: do not believe this one; if it is your own, make a key for each log",
                 )
 
-    def _check_key(self, path: Path, pin: Pin, signers: Sequence[VerifierKey], storage: Storage) -> None:
-        if pin.keys and not set(follow_keys(storage, pin.keys)) & set(signers):
-            raise Tampered(
+    def _check_key(self, path: Path, pin: Pin, signers: Sequence[ledger.VerifierKey], storage: ledger.Storage) -> None:
+        if pin.keys and not set(ledger.follow_keys(storage, pin.keys)) & set(signers):
+            raise ledger.Tampered(
                 "another key signs this log than before",
                 where=str(path),
                 expected=f"{pin.keys[0]}, or a key that it handed over to, with the proof in keys/",
@@ -258,12 +251,12 @@ class Pins:
                 cure="ask the operator; a log whose key changes says so in itself, signed by the key before",
             )
 
-    def _older(self, path: Path, pin: Pin, checkpoint: LogCheckpoint, place: str) -> str:
+    def _older(self, path: Path, pin: Pin, checkpoint: ledger.LogCheckpoint, place: str) -> str:
         """The line about a log that is shorter than what was pinned, once it is seen to be its beginning."""
         newest = pin.checkpoint
         before = max(pin.places.get(place, 0), pin.places.get(_ANYWHERE, 0))
         if checkpoint.size < before:
-            raise Tampered(
+            raise ledger.Tampered(
                 "the log was rolled back",
                 where=place,
                 expected=f"at least {before} entries, as seen here before",
@@ -272,7 +265,7 @@ class Pins:
             )
         root = self._beginning(path, pin, checkpoint.size)
         if root is None:
-            raise Unavailable(
+            raise ledger.Unavailable(
                 "a shorter log cannot be compared with the one seen before",
                 where=place,
                 expected=f"{newest.size} leaf hashes under root {newest.root.hex()} in {path.with_suffix('.leaves')}",
@@ -291,12 +284,12 @@ class Pins:
         except OSError:
             return None
         hashes = [leaves[at : at + _HASH] for at in range(0, len(leaves), _HASH)]
-        whole = len(hashes) == pin.checkpoint.size and root_of(hashes) == pin.checkpoint.root
-        return root_of(hashes[:size]) if whole else None
+        whole = len(hashes) == pin.checkpoint.size and ledger.root_of(hashes) == pin.checkpoint.root
+        return ledger.root_of(hashes[:size]) if whole else None
 
 
-def _another_history(where: str, checkpoint: LogCheckpoint, root: bytes) -> Tampered:
-    return Tampered(
+def _another_history(where: str, checkpoint: ledger.LogCheckpoint, root: bytes) -> ledger.Tampered:
+    return ledger.Tampered(
         "the log has another history",
         where=where,
         expected=f"root {root.hex()} at size {checkpoint.size}",
@@ -309,18 +302,18 @@ def read_pin(path: Path) -> Pin:
     """The pin in a file.
 
     Raises:
-        Unavailable: it cannot be read, or is no pin.
+        ledger.Unavailable: it cannot be read, or is no pin.
     """
     try:
         return Pin.parse(path.read_bytes())
     except OSError as error:
         raise _unusable(path, str(error)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, LedgerError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ledger.LedgerError) as error:
         raise _unusable(path, f"{type(error).__name__}: {error}"[:200]) from error
 
 
-def _unusable(path: Path, found: str) -> Unavailable:
-    return Unavailable(
+def _unusable(path: Path, found: str) -> ledger.Unavailable:
+    return ledger.Unavailable(
         "what was seen of logs before cannot be read",
         where=str(path),
         expected="a pin: JSON with origin, size and root",
@@ -329,9 +322,9 @@ def _unusable(path: Path, found: str) -> Unavailable:
     )
 
 
-def _leaves(reader: LogReader, size: int) -> bytes:
+def _leaves(reader: ledger.LogReader, size: int) -> bytes:
     return b"".join(reader.leaf_hash(index) for index in range(size)) if size <= MOST_LEAVES else b""
 
 
-def _ed25519(keys: Sequence[VerifierKey]) -> list[VerifierKey]:
+def _ed25519(keys: Sequence[ledger.VerifierKey]) -> list[ledger.VerifierKey]:
     return [key for key in keys if key.algorithm == 1]

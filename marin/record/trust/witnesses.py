@@ -7,25 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ledger import (
-    Conflict,
-    LedgerError,
-    Log,
-    LogReader,
-    NoteSignature,
-    PolicyWitness,
-    Storage,
-    Tampered,
-    Unavailable,
-    Unverified,
-    VerifierKey,
-    WitnessPolicy,
-    add_signatures,
-    ask_witness,
-    follow_log,
-    mirror_at,
-    read_cosigned,
-)
+import ledger
 from marin.record.trust.policy import POLICY, WITNESSED, load_policy
 
 
@@ -54,18 +36,18 @@ class WitnessAnswers:
         return cls(int(value["size"]), tuple(value["cosigned"]), failed, value["unmet"])
 
 
-def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessAnswers:
+def ask_all(storage: ledger.Storage, log: ledger.Log, keys: Sequence[ledger.VerifierKey]) -> WitnessAnswers:
     """Ask every witness of the policy to cosign the newest checkpoint, and publish what they sign.
 
     A mirror is a witness that wants the entries too, before it signs. A witness that refuses or is away does not keep the
     others from cosigning. When the policy is met, the checkpoint is also kept as ``witnessed``.
 
     Raises:
-        Unavailable: this root has no witnesses.
+        ledger.Unavailable: this root has no witnesses.
     """
     policy = _policy(storage)
     log.publish()
-    reader = LogReader(storage, keys)
+    reader = ledger.LogReader(storage, keys)
     note = reader.note()
     text = str(reader.checkpoint())
     lines, cosigned = [], []
@@ -76,31 +58,31 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessA
         try:
             lines += _signatures(witness, reader)
             cosigned.append(witness.name)
-        except LedgerError as error:
+        except ledger.LedgerError as error:
             failed.append((witness.name, str(error)))
     if lines:
         # A busy log goes on while they are asked: then what they signed is kept as `witnessed` alone.
-        with suppress(Conflict):
+        with suppress(ledger.Conflict):
             log.add_cosignatures(lines, text=text)
-    signed = add_signatures(note, lines)
+    signed = ledger.add_signatures(note, lines)
     try:
         policy.check(signed, keys)
-    except Unverified as error:
+    except ledger.Unverified as error:
         return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
     storage.replace(WITNESSED, signed)
     return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)
 
 
-def _signatures(witness: PolicyWitness, reader: LogReader) -> list[NoteSignature]:
+def _signatures(witness: ledger.PolicyWitness, reader: ledger.LogReader) -> list[ledger.NoteSignature]:
     try:
         # It says itself up to where it knows the log; the first guess is that it does not.
-        return ask_witness(witness.url, reader.note(), reader.consistency_proof, [witness.key])
-    except Unverified as unsigned:
+        return ledger.ask_witness(witness.url, reader.note(), reader.consistency_proof, [witness.key])
+    except ledger.Unverified as unsigned:
         # Taken, and not signed by this key: so does a mirror, which waits for the entries.
         try:
-            return follow_log(mirror_at(witness.url), reader, [witness.key])
-        except LedgerError as error:
-            raise Conflict(f"{unsigned}; and as a mirror: {error}") from error
+            return ledger.follow_log(ledger.mirror_at(witness.url), reader, [witness.key])
+        except ledger.LedgerError as error:
+            raise ledger.Conflict(f"{unsigned}; and as a mirror: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -113,36 +95,36 @@ class WitnessView:
     conflict: bool = False
 
 
-def compare_all(storage: Storage, keys: Sequence[VerifierKey]) -> list[WitnessView]:
+def compare_all(storage: ledger.Storage, keys: Sequence[ledger.VerifierKey]) -> list[WitnessView]:
     """What each witness of the policy has seen of this log, by its monitoring pages, beside the log.
 
     Raises:
-        Unavailable: this root has no witnesses.
+        ledger.Unavailable: this root has no witnesses.
     """
     policy = _policy(storage)
-    reader = LogReader(storage, keys)
+    reader = ledger.LogReader(storage, keys)
     origin = reader.checkpoint().origin
     found = []
     for witness in policy.witnesses:
         if not witness.url:
             continue
         try:
-            checkpoint, _ = read_cosigned(witness.url, origin, keys, [witness.key])
-        except LedgerError as error:
+            checkpoint, _ = ledger.read_cosigned(witness.url, origin, keys, [witness.key])
+        except ledger.LedgerError as error:
             found.append(WitnessView(witness.name, None, str(error)))
             continue
         try:
             reader.check_continues(checkpoint)
             found.append(WitnessView(witness.name, checkpoint.size))
-        except Tampered as error:
+        except ledger.Tampered as error:
             found.append(WitnessView(witness.name, checkpoint.size, str(error), conflict=True))
     return found
 
 
-def _policy(storage: Storage) -> WitnessPolicy:
+def _policy(storage: ledger.Storage) -> ledger.WitnessPolicy:
     policy = load_policy(storage)
     if policy is None or not policy.witnesses:
-        raise Unavailable(
+        raise ledger.Unavailable(
             "this root has no witnesses",
             where=storage.describe(),
             expected=POLICY,

@@ -12,21 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ledger import (
-    KEY_TYPES,
-    Event,
-    LogCheckpoint,
-    LogProof,
-    LogReader,
-    Malformed,
-    Stray,
-    Tampered,
-    Unverified,
-    VerifierKey,
-    check_signers,
-    make_proof,
-    verify_proof,
-)
+import ledger
 from marin.history.run import Fact, Indexed
 from marin.history.runs import History
 from marin.record.events import ReplayCompleted
@@ -37,9 +23,9 @@ from marin.verify.derivation.attempts import beside
 class Proven:
     """Events of one log that are shown to be in it under one signed checkpoint; a :class:`History` of them alone."""
 
-    entries: Mapping[int, Event]
-    checkpoint: LogCheckpoint
-    signers: tuple[VerifierKey, ...] = ()
+    entries: Mapping[int, ledger.Event]
+    checkpoint: ledger.LogCheckpoint
+    signers: tuple[ledger.VerifierKey, ...] = ()
     """The log's own keys that signed it, as far as they are trusted; empty for anyone who reads an own log to write of it."""
     notes: tuple[str, ...] = ()
     """The signed checkpoint as the proofs have it, with cosignatures where it has some."""
@@ -48,12 +34,12 @@ class Proven:
         """As :meth:`History.events`.
 
         Raises:
-            Tampered: an event of the asked-for stream was left out.
+            ledger.Tampered: an event of the asked-for stream was left out.
         """
         found = self._ordered if stream is None else self._streams.get(stream, [])
         for number, (index, event) in enumerate(found):
             if stream is not None and event.seq != number:
-                raise Tampered(
+                raise ledger.Tampered(
                     "an event was left out",
                     where=f"event {index}, in stream {stream}",
                     expected=f"number {number} of the stream",
@@ -77,11 +63,11 @@ class Proven:
             found.setdefault(event.stream, []).append((index, event))
         return found
 
-    def event(self, index: int) -> Event | None:
+    def event(self, index: int) -> ledger.Event | None:
         """As :meth:`History.event`."""
         return self.entries.get(index)
 
-    def strays(self, naming: str) -> tuple[Stray, ...]:
+    def strays(self, naming: str) -> tuple[ledger.Stray, ...]:
         """None: what is proven here are events."""
         return ()
 
@@ -101,7 +87,7 @@ class Noting:
     """A history that remembers what it gave: what is to be proven of it."""
 
     history: History
-    noted: dict[int, Event] = field(default_factory=dict)
+    noted: dict[int, ledger.Event] = field(default_factory=dict)
 
     def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`; of a stream, all is noted; of what only names a run, not what is beside it."""
@@ -111,14 +97,14 @@ class Noting:
         self.noted |= {index: event for index, event in told if stream or type or not beside(event)}
         yield from found
 
-    def event(self, index: int) -> Event | None:
+    def event(self, index: int) -> ledger.Event | None:
         """As :meth:`History.event`."""
         event = self.history.event(index)
         if event is not None:
             self.noted[index] = event
         return event
 
-    def strays(self, naming: str) -> Iterable[Stray]:
+    def strays(self, naming: str) -> Iterable[ledger.Stray]:
         """As :meth:`History.strays`."""
         return self.history.strays(naming)
 
@@ -144,11 +130,11 @@ class Until:
             if index < self.size:
                 yield index, event
 
-    def event(self, index: int) -> Event | None:
+    def event(self, index: int) -> ledger.Event | None:
         """As :meth:`History.event`."""
         return self.history.event(index) if index < self.size else None
 
-    def strays(self, naming: str) -> Iterator[Stray]:
+    def strays(self, naming: str) -> Iterator[ledger.Stray]:
         """As :meth:`History.strays`."""
         return (stray for stray in self.history.strays(naming) if stray.index < self.size)
 
@@ -163,32 +149,32 @@ class Until:
 
 def note_keys(noting: Noting) -> None:
     """What the log says of its own keys: whose signatures count."""
-    for kind in sorted(KEY_TYPES):
+    for kind in sorted(ledger.KEY_TYPES):
         tuple(noting.events(type=kind))
 
 
-def proofs(reader: LogReader, indexes: Iterable[int]) -> dict[int, str]:
+def proofs(reader: ledger.LogReader, indexes: Iterable[int]) -> dict[int, str]:
     """The proof of each of these events, as a file has it."""
-    return {index: str(make_proof(reader, index)) for index in sorted(indexes)}
+    return {index: str(ledger.make_proof(reader, index)) for index in sorted(indexes)}
 
 
-def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, where: str) -> Proven:
+def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[ledger.VerifierKey], *, where: str) -> Proven:
     """The events that these proofs show under ``keys``, each verified; by name of event ("12"), all of ``where``.
 
     Raises:
-        Malformed: a file is not a proof, or has another event's name.
-        Unverified: a proof shows nothing under these keys, or under one that is not named for the log; by what the events say
-            of its keys, these count no more; or half of a hybrid key's signatures is missing.
-        Tampered: the proofs are of several states of a log.
+        ledger.Malformed: a file is not a proof, or has another event's name.
+        ledger.Unverified: a proof shows nothing under these keys, or under one that is not named for the log; by what the
+            events say of its keys, these count no more; or half of a hybrid key's signatures is missing.
+        ledger.Tampered: the proofs are of several states of a log.
     """
-    entries: dict[int, Event] = {}
+    entries: dict[int, ledger.Event] = {}
     ids = dict[str, int]()
     checkpoints, notes = set(), dict[str, None]()
     for name, data in files:
-        proof = LogProof.parse(data)
-        shown = verify_proof(proof, keys)
+        proof = ledger.LogProof.parse(data)
+        shown = ledger.verify_proof(proof, keys)
         if shown.checkpoint.origin not in shown.signers:
-            raise Unverified(
+            raise ledger.Unverified(
                 "a checkpoint that its own log did not sign",
                 where=f"{where}, event {name}",
                 expected=f"a signature by {shown.checkpoint.origin}",
@@ -196,29 +182,31 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
                 cure="a key signs the one log that it is named for",
             )
         if name != str(shown.index):
-            raise Malformed(
+            raise ledger.Malformed(
                 "a proof of another event", where=f"{where}, event {name}", expected=name, found=str(shown.index)
             )
-        entries[shown.index] = Event.decode(shown.entry)
+        entries[shown.index] = ledger.Event.decode(shown.entry)
         _check_id(entries[shown.index], ids.setdefault(entries[shown.index].id, shown.index), shown.index, where)
         checkpoints.add(shown.checkpoint)
         notes[proof.note] = None
     if len(checkpoints) != 1:
-        raise Tampered("proofs under several checkpoints", where=where, expected="one", found=str(len(checkpoints)))
+        raise ledger.Tampered(
+            "proofs under several checkpoints", where=where, expected="one", found=str(len(checkpoints))
+        )
     (checkpoint,) = checkpoints
-    changes = [(index, event) for index, event in sorted(entries.items()) if event.type in KEY_TYPES]
-    signers = [set(check_signers(checkpoint, note.encode(), keys, changes)) for note in notes]
+    changes = [(index, event) for index, event in sorted(entries.items()) if event.type in ledger.KEY_TYPES]
+    signers = [set(ledger.check_signers(checkpoint, note.encode(), keys, changes)) for note in notes]
     return Proven(entries, checkpoint, tuple(sorted(set.intersection(*signers), key=str)), tuple(notes))
 
 
-def _check_id(event: Event, first: int, index: int, where: str) -> None:
+def _check_id(event: ledger.Event, first: int, index: int, where: str) -> None:
     """Of two entries with one id, one is not an event of the log.
 
     Raises:
-        Tampered: the id is that of another one here.
+        ledger.Tampered: the id is that of another one here.
     """
     if first != index:
-        raise Tampered(
+        raise ledger.Tampered(
             "an id occurs twice",
             where=where,
             expected=f"ids of their own in events {min(first, index)} and {max(first, index)}",

@@ -19,55 +19,18 @@ import msgspec
 
 from ledger import Event
 from marin.history.labels import speaks_for_the_ledger
-from marin.plugins.mlflow.folding.intents import (
-    AliasGone,
-    AliasSet,
-    DataUsed,
-    ExperimentChanged,
-    ExperimentTags,
-    Intent,
-    Lifecycle,
-    ModelChanged,
-    ModelLogged,
-    ModelPoints,
-    ModelRegistered,
-    ModelsUsed,
-    OpenExperiment,
-    OpenRun,
-    Params,
-    Points,
-    RegisteredChanged,
-    Status,
-    Tags,
-    TagsGone,
-    VersionChanged,
-)
-from marin.plugins.mlflow.folding.operations import (
-    OPERATIONS,
-    AliasGoneValues,
-    AliasValues,
-    DataValues,
-    ExperimentChangedValues,
-    ExperimentValues,
-    LifecycleValues,
-    LogValues,
-    ModelChangedValues,
-    ModelMetricsValues,
-    ModelsValues,
-    ModelValues,
-    Pieces,
-    PieceValues,
-    RegisteredChangedValues,
-    RegisteredValues,
-    RunValues,
-    StateValues,
-    VersionChangedValues,
-)
+from marin.plugins.mlflow.folding import intents, operations
 from marin.process.text import visible
 from marin.record.events import TrackingLogged
 
 ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
-OF_THE_REGISTRY = (RegisteredValues, RegisteredChangedValues, VersionChangedValues, AliasValues, AliasGoneValues)
+OF_THE_REGISTRY = (
+    operations.RegisteredValues,
+    operations.RegisteredChangedValues,
+    operations.VersionChangedValues,
+    operations.AliasValues,
+    operations.AliasGoneValues,
+)
 """What is done in the registry only names the run that it comes from."""
 OF_CONTEXT = frozenset({"marin.run", "marin.step", "marin.root", "marin.status"})
 """Tags that say where something was logged from, and how it went."""
@@ -90,41 +53,41 @@ class LoggedFold:
         self._ended: set[str] = set()
         self._edits: dict[str, int] = {}
         self._recorded: set[tuple[str, str]] = set()
-        self._pieces = Pieces()
+        self._pieces = operations.Pieces()
 
-    def watch(self, intents: list[Intent]) -> None:
+    def watch(self, batch: list[intents.Intent]) -> None:
         """Take note of what the ledger's own events made, and of the states of its runs."""
-        for intent in intents:
+        for intent in batch:
             match intent:
-                case OpenRun():
+                case intents.OpenRun():
                     self._recorded.add(("run", intent.run))
-                case ModelLogged():
+                case intents.ModelLogged():
                     self._recorded.add(("model", intent.model))
-                case ModelRegistered():
+                case intents.ModelRegistered():
                     self._recorded.add(("registered model", intent.name))
-                case OpenExperiment():
+                case intents.OpenExperiment():
                     self._recorded.add(("experiment", intent.name))
-        self._note_ended(intents)
+        self._note_ended(batch)
 
     def contradicts(self, run: str, values: msgspec.Struct) -> str:
         """Why these values would change what the ledger says, as a clause; empty where they do not."""
         target, named = ("run", run), _names_in(values)
         match values:
-            case ExperimentValues() | ExperimentChangedValues():
+            case operations.ExperimentValues() | operations.ExperimentChangedValues():
                 target = ("experiment", values.name)
-            case ModelChangedValues():
+            case operations.ModelChangedValues():
                 target = ("model", values.model)
-            case ModelValues() if ("run", run) not in self._recorded:
+            case operations.ModelValues() if ("run", run) not in self._recorded:
                 target = ("model", values.model)
             case (
-                RegisteredValues()
-                | RegisteredChangedValues()
-                | VersionChangedValues()
-                | AliasValues()
-                | AliasGoneValues()
+                operations.RegisteredValues()
+                | operations.RegisteredChangedValues()
+                | operations.VersionChangedValues()
+                | operations.AliasValues()
+                | operations.AliasGoneValues()
             ):
                 target = ("registered model", values.name)
-            case ModelMetricsValues() if ("run", run) not in self._recorded:
+            case operations.ModelMetricsValues() if ("run", run) not in self._recorded:
                 models = (("model", point[0].removeprefix("m-")) for point in values.metrics)
                 target = next((model for model in models if model in self._recorded), target)
         renamed = (target[0], getattr(values, "renamed", None))
@@ -132,25 +95,25 @@ class LoggedFold:
             return f"the {taken[0]} {taken[1]} is the ledger's own"
         return next((f"the name {name} speaks for the ledger" for name in named if is_reserved(name)), "")
 
-    def apply(self, index: int, event: Event, time: int, body: TrackingLogged) -> list[Intent] | None:
+    def apply(self, index: int, event: Event, time: int, body: TrackingLogged) -> list[intents.Intent] | None:
         """What MLflow should be told; None for values that do not fit."""
         values = _values_in(body.operation, body.values)
-        if isinstance(values, PieceValues):
+        if isinstance(values, operations.PieceValues):
             whole = self._pieces.whole(body.run, values)
             if whole is None:
                 return []
             values = _values_in(values.of, whole)
-        if values is None or isinstance(values, PieceValues):
+        if values is None or isinstance(values, operations.PieceValues):
             return None
         refused = self.contradicts(body.run, values)
         known = body.run in self._ended or ("run", body.run) in self._recorded
         edited = known and (refused or not isinstance(values, OF_THE_REGISTRY))
-        intents = [] if refused else list(self._intents(index, event, time, body.run, values))
+        found: list[intents.Intent] = [] if refused else list(self._intents(index, event, time, body.run, values))
         if edited:
             self._edits[body.run] = self._edits.get(body.run, 0) + 1
             said = visible(f"event {index}, {event.time[:19]}Z, by {event.actor}: {_gist(values)}")
-            intents.append(
-                Tags(
+            found.append(
+                intents.Tags(
                     body.run,
                     {
                         "marin.edits": str(self._edits[body.run]),
@@ -160,47 +123,47 @@ class LoggedFold:
                     },
                 )
             )
-        self._note_ended(intents)
-        return intents
+        self._note_ended(found)
+        return found
 
-    def _note_ended(self, intents: list[Intent]) -> None:
-        for intent in intents:
-            if isinstance(intent, Status):
+    def _note_ended(self, batch: list[intents.Intent]) -> None:
+        for intent in batch:
+            if isinstance(intent, intents.Status):
                 (self._ended.add if intent.status in ENDED else self._ended.discard)(intent.run)
 
-    def _intents(self, index: int, event: Event, time: int, run: str, values: Any) -> Iterator[Intent]:
+    def _intents(self, index: int, event: Event, time: int, run: str, values: Any) -> Iterator[intents.Intent]:
         # One case an operation. What belongs to an experiment opens it first: one that a run named has no event of its own.
         match values:
-            case ExperimentValues():
-                yield OpenExperiment(values.name, time, {"marin.event": str(index)} | values.tags)
-                yield ExperimentTags(values.name, values.tags)
-            case ExperimentChangedValues():
-                yield ExperimentChanged(values.name, time, values.stage, values.renamed, values.untagged)
-            case RunValues():
-                yield OpenExperiment(values.experiment, time)
+            case operations.ExperimentValues():
+                yield intents.OpenExperiment(values.name, time, {"marin.event": str(index)} | values.tags)
+                yield intents.ExperimentTags(values.name, values.tags)
+            case operations.ExperimentChangedValues():
+                yield intents.ExperimentChanged(values.name, time, values.stage, values.renamed, values.untagged)
+            case operations.RunValues():
+                yield intents.OpenExperiment(values.experiment, time)
                 own = {key: value for key, value in values.tags.items() if key != "mlflow.runName"}
-                yield OpenRun(run, values.experiment, values.name, values.start, values.user, logged=True)
-                yield Tags(run, {"marin.event": str(index), **own})
-            case LogValues():
+                yield intents.OpenRun(run, values.experiment, values.name, values.start, values.user, logged=True)
+                yield intents.Tags(run, {"marin.event": str(index), **own})
+            case operations.LogValues():
                 for key, value, at, step in values.metrics:
-                    yield Points(run, key, at, [(step, float.fromhex(value))])
+                    yield intents.Points(run, key, at, [(step, float.fromhex(value))])
                 if values.params:
-                    yield Params(run, values.params)
+                    yield intents.Params(run, values.params)
                 if values.untagged:
-                    yield TagsGone(run, values.untagged)
+                    yield intents.TagsGone(run, values.untagged)
                 if values.tags:
-                    yield Tags(run, values.tags)
-            case StateValues():
+                    yield intents.Tags(run, values.tags)
+            case operations.StateValues():
                 if values.status is not None:
-                    yield Status(run, values.status, values.ended, logged=True)
+                    yield intents.Status(run, values.status, values.ended, logged=True)
                 if values.name is not None:
-                    yield Tags(run, {"mlflow.runName": values.name})
-            case LifecycleValues():
-                yield Lifecycle(run, values.stage, time)
-            case DataValues():
-                yield OpenExperiment(values.experiment, time)
+                    yield intents.Tags(run, {"mlflow.runName": values.name})
+            case operations.LifecycleValues():
+                yield intents.Lifecycle(run, values.stage, time)
+            case operations.DataValues():
+                yield intents.OpenExperiment(values.experiment, time)
                 for item in values.datasets:
-                    yield DataUsed(
+                    yield intents.DataUsed(
                         run,
                         values.experiment,
                         item.name,
@@ -213,9 +176,9 @@ class LoggedFold:
                         schema=item.schema or None,
                         tags=item.tags,
                     )
-            case ModelValues():
-                yield OpenExperiment(values.experiment, time)
-                yield ModelLogged(
+            case operations.ModelValues():
+                yield intents.OpenExperiment(values.experiment, time)
+                yield intents.ModelLogged(
                     values.model,
                     run,
                     values.experiment,
@@ -227,26 +190,26 @@ class LoggedFold:
                     values.params,
                     values.status,
                 )
-            case ModelChangedValues():
-                yield ModelChanged(values.model, time, values.status, values.stage, values.untagged)
-            case ModelMetricsValues():
-                yield OpenExperiment(values.experiment, time)
+            case operations.ModelChangedValues():
+                yield intents.ModelChanged(values.model, time, values.status, values.stage, values.untagged)
+            case operations.ModelMetricsValues():
+                yield intents.OpenExperiment(values.experiment, time)
                 points = [
                     (model, key, float.fromhex(value), at, step, name, digest)
                     for model, key, value, at, step, name, digest in values.metrics
                 ]
-                yield ModelPoints(run, values.experiment, points)
-            case ModelsValues():
-                yield ModelsUsed(run, index, values.read, values.made)
+                yield intents.ModelPoints(run, values.experiment, points)
+            case operations.ModelsValues():
+                yield intents.ModelsUsed(run, index, values.read, values.made)
             case _:
                 yield from _of_the_registry(index, time, run, values)
 
 
-def _of_the_registry(index: int, time: int, run: str, values: Any) -> Iterator[Intent]:
+def _of_the_registry(index: int, time: int, run: str, values: Any) -> Iterator[intents.Intent]:
     match values:
-        case RegisteredValues():
+        case operations.RegisteredValues():
             tags = {"marin.event": str(index), **values.tags}
-            yield ModelRegistered(
+            yield intents.ModelRegistered(
                 values.name,
                 values.model,
                 run,
@@ -257,22 +220,22 @@ def _of_the_registry(index: int, time: int, run: str, values: Any) -> Iterator[I
                 run_link=values.run_link,
                 description=values.description,
             )
-        case RegisteredChangedValues():
-            yield RegisteredChanged(
+        case operations.RegisteredChangedValues():
+            yield intents.RegisteredChanged(
                 values.name, time, values.description, values.tags, values.untagged, values.renamed, values.gone
             )
-        case VersionChangedValues():
-            yield VersionChanged(
+        case operations.VersionChangedValues():
+            yield intents.VersionChanged(
                 values.name, values.model, time, values.description, values.stage, values.untagged, values.gone
             )
-        case AliasValues():
-            yield AliasSet(values.name, values.alias, values.model)
-        case AliasGoneValues():
-            yield AliasGone(values.name, values.alias)
+        case operations.AliasValues():
+            yield intents.AliasSet(values.name, values.alias, values.model)
+        case operations.AliasGoneValues():
+            yield intents.AliasGone(values.name, values.alias)
 
 
 def _values_in(operation: str, values: object) -> Any:
-    kind = OPERATIONS.get(operation)
+    kind = operations.OPERATIONS.get(operation)
     if kind is None:
         return None
     try:
@@ -285,11 +248,11 @@ def _names_in(values: Any) -> list[str]:
     """The names that these values give or take away, of tags, parameters, metrics and aliases."""
     named = [*getattr(values, "tags", ()), *getattr(values, "params", ()), *getattr(values, "untagged", ())]
     match values:
-        case LogValues():
+        case operations.LogValues():
             named += [point[0] for point in values.metrics]
-        case ModelMetricsValues():
+        case operations.ModelMetricsValues():
             named += [point[1] for point in values.metrics]
-        case AliasValues() | AliasGoneValues():
+        case operations.AliasValues() | operations.AliasGoneValues():
             named.append(values.alias)
     return named
 

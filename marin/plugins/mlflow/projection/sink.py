@@ -18,31 +18,7 @@ from typing import Any
 
 from marin.errors import MarinError
 from marin.history.projection.identity import mlflow_id
-from marin.plugins.mlflow.folding.intents import (
-    AliasGone,
-    AliasSet,
-    DataUsed,
-    ExperimentChanged,
-    ExperimentTags,
-    Intent,
-    Lifecycle,
-    ModelChanged,
-    ModelLogged,
-    ModelPoints,
-    ModelRegistered,
-    ModelsUsed,
-    OpenExperiment,
-    OpenRun,
-    Params,
-    Points,
-    PointsGone,
-    RegisteredChanged,
-    Shelve,
-    Status,
-    Tags,
-    TagsGone,
-    VersionChanged,
-)
+from marin.plugins.mlflow.folding import intents
 from marin.plugins.mlflow.projection.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
 
 CURSOR_TAG = "marin.cursor"
@@ -146,19 +122,19 @@ class Sink:
             return None
         return cursor if isinstance(cursor, dict) else None
 
-    def apply(self, intents: Iterable[Intent]) -> None:
+    def apply(self, batch: Iterable[intents.Intent]) -> None:
         """Gather intents until :meth:`flush`."""
-        for intent in intents:
+        for intent in batch:
             match intent:
-                case Points():
+                case intents.Points():
                     self._points(intent)
-                case PointsGone():
+                case intents.PointsGone():
                     self._points_gone(intent)
-                case Tags():
+                case intents.Tags():
                     self._tags(intent)
-                case OpenRun():
+                case intents.OpenRun():
                     self._open_run(intent)
-                case Params():
+                case intents.Params():
                     self._add(
                         "params",
                         (
@@ -167,53 +143,53 @@ class Sink:
                         ),
                     )
                 # A user may send a state without an end: then the end that was sent before stays.
-                case Status():
+                case intents.Status():
                     ended = "coalesce(?, end_time)" if intent.logged else "?"
                     self._change(
                         f"UPDATE runs SET status = ?, end_time = {ended} WHERE run_uuid = ?",  # noqa: S608
                         (intent.status, intent.ended, intent.run),
                     )
-                case OpenExperiment():
+                case intents.OpenExperiment():
                     self._open_experiment(intent)
-                case ExperimentTags():
+                case intents.ExperimentTags():
                     self._tag_experiment(self._experiment(intent.name), intent.values)
-                case ExperimentChanged():
+                case intents.ExperimentChanged():
                     self._experiment_changed(intent)
-                case DataUsed():
+                case intents.DataUsed():
                     self._data_used(intent)
-                case ModelLogged():
+                case intents.ModelLogged():
                     self._create_model(intent)
-                case ModelChanged():
+                case intents.ModelChanged():
                     self._model_changed(intent)
-                case ModelPoints():
+                case intents.ModelPoints():
                     self._model_points(intent)
-                case ModelsUsed():
+                case intents.ModelsUsed():
                     self._models_used(intent)
-                case ModelRegistered():
+                case intents.ModelRegistered():
                     self._model_registered(intent)
-                case RegisteredChanged():
+                case intents.RegisteredChanged():
                     self._registered_changed(intent)
-                case VersionChanged():
+                case intents.VersionChanged():
                     self._version_changed(intent)
                 # Of a version that is not there (its model was deleted) MLflow has no alias either.
-                case AliasSet():
+                case intents.AliasSet():
                     if (version := self._versions.get(intent.name, {}).get(f"m-{intent.model}")) is not None:
                         # In the order of the log, as it may be taken away and given again in one round.
                         row = (intent.name, intent.alias, version, WORKSPACE)
                         self._change(_insert("registered_model_aliases"), row)
-                case AliasGone():
+                case intents.AliasGone():
                     self._change(
                         "DELETE FROM registered_model_aliases WHERE workspace = ? AND name = ? AND alias = ?",
                         (WORKSPACE, intent.name, intent.alias),
                     )
-                case TagsGone():
+                case intents.TagsGone():
                     self._tags_gone(intent)
-                case Lifecycle():
+                case intents.Lifecycle():
                     self._change(
                         "UPDATE runs SET lifecycle_stage = ?, deleted_time = ? WHERE run_uuid = ?",
                         (intent.stage, intent.time if intent.stage == "deleted" else None, intent.run),
                     )
-                case Shelve():
+                case intents.Shelve():
                     self._change(
                         "INSERT OR REPLACE INTO marin_shelf (id, run, at, mounts, pages) VALUES (?, ?, ?, ?, ?)",
                         (
@@ -292,7 +268,7 @@ class Sink:
     def _change(self, statement: str, values: Row) -> None:
         self._round.changes.append((statement, values))
 
-    def _points(self, intent: Points) -> None:
+    def _points(self, intent: intents.Points) -> None:
         run, key, time = intent.run, intent.key[: LONGEST["key"]], intent.time
         rows, best = [], self._round.latest.get((run, key))
         for step, value in intent.points:
@@ -304,7 +280,7 @@ class Sink:
         if best is not None:
             self._round.latest[run, key] = best
 
-    def _points_gone(self, intent: PointsGone) -> None:
+    def _points_gone(self, intent: intents.PointsGone) -> None:
         place = (intent.run, intent.key[: LONGEST["key"]])
         self._now(
             "DELETE FROM metrics WHERE run_uuid = ? AND key = ? AND step IN (SELECT value FROM json_each(?))",
@@ -318,7 +294,7 @@ class Sink:
             place,
         )
 
-    def _tags(self, intent: Tags) -> None:
+    def _tags(self, intent: intents.Tags) -> None:
         self._add(
             "tags",
             ((intent.run, key[: LONGEST["key"]], value[: LONGEST["tag"]]) for key, value in intent.values.items()),
@@ -326,12 +302,12 @@ class Sink:
         if "mlflow.runName" in intent.values:
             self._change("UPDATE runs SET name = ? WHERE run_uuid = ?", (intent.values["mlflow.runName"], intent.run))
 
-    def _tags_gone(self, intent: TagsGone) -> None:
+    def _tags_gone(self, intent: intents.TagsGone) -> None:
         gone = {(intent.run, key) for key in intent.keys}
         self._round.rows["tags"] = [row for row in self._round.rows["tags"] if row[:2] not in gone]
         self._round.first += [("DELETE FROM tags WHERE run_uuid = ? AND key = ?", place) for place in sorted(gone)]
 
-    def _open_experiment(self, intent: OpenExperiment) -> None:
+    def _open_experiment(self, intent: intents.OpenExperiment) -> None:
         number = self._experiments.get(intent.name)
         if number is None:
             self._number += 1
@@ -342,7 +318,7 @@ class Sink:
             )
         self._tag_experiment(number, intent.tags)
 
-    def _experiment_changed(self, intent: ExperimentChanged) -> None:
+    def _experiment_changed(self, intent: intents.ExperimentChanged) -> None:
         number = self._experiments.get(intent.name)
         if number is None:
             return
@@ -378,7 +354,7 @@ class Sink:
             )
         return self._experiments[name]
 
-    def _open_run(self, intent: OpenRun) -> None:
+    def _open_run(self, intent: intents.OpenRun) -> None:
         number = self._experiment(intent.experiment)
         self._add(
             "runs",
@@ -405,7 +381,7 @@ class Sink:
             tags["mlflow.parentRunId"] = intent.parent
         self._add("tags", ((intent.run, key, value) for key, value in tags.items()))
 
-    def _data_used(self, intent: DataUsed) -> None:
+    def _data_used(self, intent: intents.DataUsed) -> None:
         number = self._experiment(intent.experiment)
         digest = intent.digest.removeprefix("sha256:")[:DATASET_DIGEST_LENGTH]
         dataset = mlflow_id("dataset", str(number), intent.name, digest)
@@ -419,7 +395,7 @@ class Sink:
             tags |= {"marin.digest": intent.digest, "marin.artifact": intent.artifact}
         self._add("input_tags", ((used, key, value) for key, value in (tags | dict(intent.tags)).items()))
 
-    def _create_model(self, intent: ModelLogged) -> None:
+    def _create_model(self, intent: intents.ModelLogged) -> None:
         number, model = self._experiment(intent.experiment), f"m-{intent.model}"
         self._add(
             "logged_models",
@@ -449,7 +425,7 @@ class Sink:
     def _output(self, number: str, run: str, model: str, step: int) -> None:
         self._add("inputs", [(number, "RUN_OUTPUT", run, "MODEL_OUTPUT", model, step)])
 
-    def _models_used(self, intent: ModelsUsed) -> None:
+    def _models_used(self, intent: intents.ModelsUsed) -> None:
         at = str(intent.at)
         for model in intent.read:
             used = mlflow_id("read", intent.run, model, at)
@@ -457,7 +433,7 @@ class Sink:
         for model, step in intent.made:
             self._output(mlflow_id("made", intent.run, model, at, str(step)), intent.run, model, step)
 
-    def _model_changed(self, intent: ModelChanged) -> None:
+    def _model_changed(self, intent: intents.ModelChanged) -> None:
         model = f"m-{intent.model}"
         for key in intent.untagged:
             self._now("DELETE FROM logged_model_tags WHERE model_id = ? AND tag_key = ?", (model, key))
@@ -469,7 +445,7 @@ class Sink:
                 (value, intent.time, model),
             )
 
-    def _model_points(self, intent: ModelPoints) -> None:
+    def _model_points(self, intent: intents.ModelPoints) -> None:
         number = self._experiment(intent.experiment)
         self._add(
             "logged_model_metrics",
@@ -479,7 +455,7 @@ class Sink:
             ),
         )
 
-    def _model_registered(self, intent: ModelRegistered) -> None:
+    def _model_registered(self, intent: intents.ModelRegistered) -> None:
         name, versions, model = intent.name, self._versions.setdefault(intent.name, {}), f"m-{intent.model}"
         self._add("registered_models", [(name, intent.time, intent.time, intent.about or None, WORKSPACE)])
         if intent.about:
@@ -512,7 +488,7 @@ class Sink:
         tags = {**intent.tags, "marin.mlflow.model": model}
         self._add("model_version_tags", ((name, versions[model], key, value, WORKSPACE) for key, value in tags.items()))
 
-    def _registered_changed(self, intent: RegisteredChanged) -> None:
+    def _registered_changed(self, intent: intents.RegisteredChanged) -> None:
         name = intent.name
         if name not in self._versions:
             return
@@ -534,7 +510,7 @@ class Sink:
             for table in OF_A_MODEL:
                 self._now(f"UPDATE {table} SET name = ? WHERE name = ?", (intent.renamed, name))  # noqa: S608
 
-    def _version_changed(self, intent: VersionChanged) -> None:
+    def _version_changed(self, intent: intents.VersionChanged) -> None:
         name = intent.name
         version = self._versions.get(name, {}).get(f"m-{intent.model}")
         if version is None:

@@ -6,7 +6,8 @@ Of each version (`newest`: whatever the package index has) an environment in FOL
 there is kept): jax and jaxlib alone, without what they or others ask for, and behind them all other packages of this
 environment. In it, each in a process of its own: the known answers of docs/exact.md; the newest run in ARCHIVE
 (`tests/golden/exact.tar.gz`), judged whole by `marin verify` under the key beside it; and the known answer of whole train
-steps under portable-cpu, which is only told. `--default` also trains two train steps of the default model here and judges them there.
+steps under portable-cpu, which is only told. `--default` also trains two train steps of the default model here and judges
+them there.
 
 Prints a table. Exit status 1 where a version that could be installed has another verdict than PASS.
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # On CPUs jnp.max of an array that lies on several devices leaves out NaN, and so does jnp.min: over the devices of one process the result is never
-# NaN, and over two processes it is by the process that has the NaN and by the place in the array. What joins the devices is a maximum by comparison,
-# which no NaN wins; over processes it is gloo's std::max(a, b), which is a where the comparison is false, in a ring that cuts an array by ranks, so
-# of eight maxima the NaN of one process is in four, and that of the other in the other four. On one device it is NaN (question 346). torch's
-# all_reduce(MAX) by gloo does as the processes do (question 588). Sums and jnp.any(jnp.isnan(x)) are right, so these are what a guard against
-# divergence should ask.
+# NaN, and over two processes it is by the process that has the NaN and by the place in the array. Each device has NaN for itself; what joins the
+# devices begins at minus infinity and takes std::max(a, b), which is a where the comparison is false (ReduceHelper in XLA's
+# in_process_communicator.cc), and over processes gloo takes std::max(x[i], y[i]) (gloo/math.h) in a ring that cuts an array by ranks, so of eight
+# maxima the NaN of one process is in four, and that of the other in the other four. On one device it is NaN (question 346). torch's all_reduce(MAX)
+# by gloo does as the processes do (question 588). Sums and jnp.any(jnp.isnan(x)) are right, so these are what a guard against divergence should ask.
 #
 #   bash findings/jax-sharded-nan.sh [VERSION]
 #

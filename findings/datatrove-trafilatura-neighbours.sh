@@ -3,7 +3,7 @@
 # trafilatura leaves out a paragraph of more than 100 characters that its process has seen three times already, on whatever page, and a page that it
 # has seen so often becomes no text at all. The memory is one LRU cache of a module (trafilatura/deduplication.py, LRU_TEST). So another number of
 # tasks, another order of files, a task that is tried again or a page that runs into the time limit gives other texts of the same pages; FineWeb's
-# script has it so (trafilatura#778). deduplicate=False is a function of the page.
+# script has it so (datatrove#295, trafilatura#778). deduplicate=False is a function of the page.
 #
 #   bash findings/datatrove-trafilatura-neighbours.sh [VERSION]
 #

@@ -16,7 +16,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/datatrove-trafilatura-neighbours.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "datatrove==$version" "trafilatura==1.11.0" "lxml==6.1.3" "orjson==3.13.0" >&2
+    "datatrove==$version" "trafilatura==1.11.0" "lxml==6.1.3" "lxml_html_clean==0.4.6" "orjson==3.13.0" >&2
 cd "$folder"
 cat > main.py <<'PYTHON'
 import logging

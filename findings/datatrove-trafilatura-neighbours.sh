@@ -3,7 +3,7 @@
 # trafilatura leaves out a paragraph of more than 100 characters that its process has seen three times already, on whatever page, and a page that it
 # has seen so often becomes no text at all. The memory is one LRU cache of a module (trafilatura/deduplication.py, LRU_TEST). So another number of
 # tasks, another order of files, a task that is tried again or a page that runs into the time limit gives other texts of the same pages; FineWeb's
-# script has it so (trafilatura#778). deduplicate=False is a function of the page.
+# script has it so (datatrove#295, trafilatura#778). deduplicate=False is a function of the page.
 #
 #   bash findings/datatrove-trafilatura-neighbours.sh [VERSION]
 #
@@ -16,7 +16,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/datatrove-trafilatura-neighbours.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "datatrove==$version" "trafilatura==1.11.0" "lxml==6.1.3" "orjson==3.13.0" >&2
+    "datatrove==$version" "trafilatura==1.11.0" "lxml==6.1.3" "lxml_html_clean==0.4.6" "orjson==3.13.0" >&2
 cd "$folder"
 cat > main.py <<'PYTHON'
 import logging

@@ -2,8 +2,8 @@
 # optax.contrib.muon takes what has two dimensions for a matrix, and all else goes to Adam. So in layers that are stacked for lax.scan the matrices
 # (layers, in, out) are trained by Adam, and the biases and scales (layers, width) are orthogonalized across the layers; in Flax's
 # MultiHeadDotProductAttention the kernels of queries, keys, values and output go to Adam, and the biases (heads, width) to Muon. Both take the one
-# learning_rate, so Adam has Muon's. Since 0.2.7 one may say otherwise by muon_weight_dimension_numbers; without them the size of a step is by Flax's
-# order of axes, so a weight of (out, in), as Equinox has it, gets another step than its transpose.
+# learning_rate, so Adam has Muon's. One may say otherwise by muon_weight_dimension_numbers; without them the size of a step is by Flax's order of
+# axes, so a weight of (out, in), as Equinox has it, gets another step than its transpose.
 #
 #   bash findings/optax-muon-stacked.sh [VERSION]
 #

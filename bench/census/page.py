@@ -109,8 +109,10 @@ def held(judged: Mapping[str, Mapping[str, CellResult]], rows: Mapping[str, Row]
     """Of how many of these cells the root has the runs."""
     have, cells = sum(map(len, judged.values())), sum(map(len, rows.values()))
     if have == cells:
-        return f"The root has all {cells}, and each training as it is."
-    return f"The root has {have} of the {cells}; the other {cells - have} stand as an earlier root had them."
+        return f"The root of this table had all {cells}, and each training as it is."
+    return (
+        f"The root of this table had {have} of the {cells}; the other {cells - have} stand as an earlier root had them."
+    )
 
 
 def shade(said: str) -> str:

@@ -184,8 +184,13 @@ def test_the_table_of_the_page_is_kept_where_the_root_has_nothing() -> None:
         name: row for name, row in rows.items() if name != "lightgbm"
     }
     here = {"lightgbm": {"repeated": CellResult("equal")}}
-    assert page.held(here, {"lightgbm": {"repeated": "equal", "cut": "equal"}}).startswith("The root has 1 of the 2; ")
-    assert page.held(here, {"lightgbm": {"repeated": "equal"}}) == "The root has all 1, and each training as it is."
+    assert page.held(here, {"lightgbm": {"repeated": "equal", "cut": "equal"}}).startswith(
+        "The root of this table had 1 of the 2; "
+    )
+    assert (
+        page.held(here, {"lightgbm": {"repeated": "equal"}})
+        == "The root of this table had all 1, and each training as it is."
+    )
     assert page.shade("equal") != page.shade("0: 1e-09 → 2e-09") != page.shade("0: 1e-09 → 2e-03 *")
     assert page.shade("1: the loss alone") == page.shade("0e+00") and page.shade("0: other") == page.shade(
         "4: other steps"

@@ -118,7 +118,7 @@ WALKS = {
             "mkdir fresh && cd fresh && marin verify $SAID; test $? = 3",  # nobody told whose key it is
             'cd fresh && marin verify $SAID --vkey "$(cat ../publisher/.marin/vkey)"',
         ),
-        {"published": "$SAID/", "judge": "$SAID/check.html"},
+        {"published": "$SAID/", "run": "site/runs/*/index.html", "judge": "$SAID/check.html"},
     ),
     "lab": Walk(
         (

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import click
 
 from marin.process.text import mark_output, visible, visible_json
-
-if TYPE_CHECKING:
-    pass
 
 
 def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> None:

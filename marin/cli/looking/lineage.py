@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,6 @@ from marin.process.waiting import waiting
 from marin.provenance.extras import DRAWING, need
 from marin.recipe.units import human_size
 from marin.record.root import open_root
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()

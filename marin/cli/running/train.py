@@ -192,7 +192,7 @@ def train(options: TrainOptions) -> None:
             if not options.dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
         if options.dry_run:
-            _forecast(root, composed, options.device, execution, asked, options.previous or "", as_json=options.as_json)
+            _forecast(root, composed, options, execution, asked)
             return
         outcomes = carry_out(ready(composed))
     print_trained(root, outcomes, json=options.as_json, table=options.multirun)
@@ -529,17 +529,10 @@ def _train(
 
 
 def _forecast(
-    root: Root,
-    composed: Sequence[Composed],
-    device: str,
-    execution: Execution,
-    asked: Plan | None,
-    previous: str,
-    *,
-    as_json: bool,
+    root: Root, composed: Sequence[Composed], options: TrainOptions, execution: Execution, asked: Plan | None
 ) -> None:
     """What each recipe would do and cost; of a search (``asked``) the first trial, and as many times that as there are
-    trials. ``previous``: the run that is continued."""
+    trials."""
     from marin.execution.forecast import forecast
     from marin.execution.plan import code_identity
     from marin.history import runs
@@ -553,10 +546,11 @@ def _forecast(
     from marin.recipe.schema import digest
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
+    device = options.device
     prices.device(device)
     measured = measurements(history)
     on = {"devices": execution.devices, "slices": execution.slices}
-    against = runs.resolve(history, previous) if previous else ""
+    against = runs.resolve(history, options.previous) if options.previous is not None else ""
     everything: list[Forecast] = []
     for one in composed:
         code = code_identity(PIPELINE, code_folder(), one.recipe)
@@ -568,7 +562,7 @@ def _forecast(
         for _, refine in loaded("marin.forecasts"):
             found, compiled, told = refine(found, one.recipe, prices, device, **on)
         everything += found
-        if as_json:
+        if options.as_json:
             print_json(
                 {
                     "overrides": list(one.overrides),
@@ -589,7 +583,7 @@ def _forecast(
         if told:
             say(told)
         say()
-    if not as_json:
+    if not options.as_json:
         line = prices.device(device)
         total = totals(item.estimate for item in everything)
         hits = sum(item.action == "hit" for item in everything)

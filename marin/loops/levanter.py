@@ -28,7 +28,7 @@ class MarinTracker(Tracker):  # type: ignore[misc]
 
     def __init__(self, run: Loop) -> None:
         self.run, self._step = run, 0
-        self._told = (-1, "")
+        self._newest = (-1, "")
 
     def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
         """They are part of the recipe, which the configuration gives before the run begins."""
@@ -41,8 +41,8 @@ class MarinTracker(Tracker):  # type: ignore[misc]
         loss = found.pop(LOSS, None) if step is not None else None
         self._step = self._step if step is None else int(step)
         if loss is not None:
-            before, self._told = self._told, (self._step, loss.hex())
-            loss = None if self._told == before else loss
+            before, self._newest = self._newest, (self._step, loss.hex())
+            loss = None if self._newest == before else loss
         if loss is not None or found:
             self.run.tell(self._step, loss, None, found)
 

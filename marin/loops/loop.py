@@ -111,7 +111,11 @@ class Loop(AbstractContextManager["Loop"]):
         self.tell(step, loss, batch, metrics)
 
     def tell(self, step: int, loss: float | None, batch: Any, metrics: Mapping[str, float]) -> None:
-        """The same, with metrics of any name: another program's may be called ``batch``."""
+        """The same, with metrics of any name: another program's may be called ``batch``.
+
+        Raises:
+            UsageError: as :meth:`log`.
+        """
         self._check_open()
         step = _step_number(step)
         if LOSS in metrics:

@@ -24,7 +24,7 @@ USED = {name: names - {"random"} for name, names in MODULES.items() if name != "
 """What a reward may take from which module: what always gives the same."""
 MOST_LINES = 1_000_000
 """Lines of Python that run for one reward."""
-_TOOL = 4
+TOOL = 4
 """Of the numbers by which tools watch this interpreter, one that is no known tool's."""
 Function = Callable[..., object]
 
@@ -147,15 +147,15 @@ def _bounded(function: Function, given: Mapping[str, object]) -> object:
             if left[event] < 0:
                 raise _TooLong
 
-    watch.use_tool_id(_TOOL, __name__)
+    watch.use_tool_id(TOOL, __name__)
     for event in left:
-        watch.register_callback(_TOOL, event, partial(passed, event))
-    watch.set_events(_TOOL, sum(left))
+        watch.register_callback(TOOL, event, partial(passed, event))
+    watch.set_events(TOOL, sum(left))
     try:
         return function(**given)
     finally:
-        watch.set_events(_TOOL, watch.events.NO_EVENTS)
-        watch.free_tool_id(_TOOL)
+        watch.set_events(TOOL, watch.events.NO_EVENTS)
+        watch.free_tool_id(TOOL)
 
 
 def refused(where: str, expected: str, found: str) -> UsageError:

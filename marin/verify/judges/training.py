@@ -229,7 +229,7 @@ def _by_segments(
         if result.outcome == "FAIL" and result.executed and result.divergence is not None:
             verdict = compared.failed(result.divergence)
         return TrainingReplay(verdict, summary, result.divergence, result.losses)
-    lines = _training_lines(case, chosen, order, extra, taken, drawn_by)
+    lines = training_lines(case, chosen, order, extra, taken, drawn_by)
     if (more := result.segments_replayed - len(order)) > 0:
         lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
@@ -281,7 +281,7 @@ class ProgramComparison:
         return exact_profile().differences(self.case.run.recipe, vocabulary, found)
 
 
-def _training_lines(
+def training_lines(
     case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
 ) -> list[str]:
     segments = [fact.body for fact in case.run.segments]

@@ -152,7 +152,7 @@ def test_nothing_that_a_reward_does_keeps_it_going(body: str, before: int, monke
     Path("rewards.py").write_text(f"def f(completions, **kwargs):\n{'    x = 1\n' * before}    {body}\n")
     with pytest.raises(DataError, match="at most 1000 lines of Python"):
         called(function_of(named("rewards.py:f")[0]), "a", "b", [], {}, "here")
-    assert sys.monitoring.get_tool(own_reward._TOOL) is None, "nobody is watched any more"
+    assert sys.monitoring.get_tool(own_reward.TOOL) is None, "nobody is watched any more"
 
 
 def test_what_a_function_gives_may_be_any_number(folder: Path) -> None:

@@ -23,7 +23,7 @@ from marin.plugins.rl.record import (
     read_record,
 )
 from marin.recipe.schema import Execution
-from marin.verify.judges.training import _training_lines
+from marin.verify.judges.training import training_lines
 from marin.verify.segments.sampling import Selection
 from tests.plugins.rl.conftest import recipe_with
 
@@ -118,6 +118,6 @@ def test_a_sample_says_how_many_updates_were_made_again() -> None:
     segments = [SimpleNamespace(body=SimpleNamespace(start=at, end=at + 4)) for at in (0, 4, 8)]
     run = SimpleNamespace(segments=segments, recipe=recipe_with(objective={"num_iterations": 2}))
     case: Any = SimpleNamespace(run=run, processes=1, workers=1, execution=Execution())
-    first, drawn = _training_lines(case, Selection((1,), 3, "sampled"), [1], (), {}, "abc")
+    first, drawn = training_lines(case, Selection((1,), 3, "sampled"), [1], (), {}, "abc")
     assert first.startswith("4 train steps (2 updates) in 1 of 3 segments executed again")
     assert drawn.startswith("1 segment drawn from 3 by the log's root abc")

@@ -284,6 +284,7 @@ class ProgramComparison:
 def training_lines(
     case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
 ) -> list[str]:
+    """What a PASS of ``training`` says: how much was executed, and how it was chosen."""
     segments = [fact.body for fact in case.run.segments]
     steps = sum(segments[i].end - segments[i].start for i in order)
     together = f" in {case.processes} processes" if case.processes > 1 else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WIDTH, HEIGHT = 800, 260
-LEFT, RIGHT, TOP, BOTTOM = 44, 8, 8, 26
+LEFT, RIGHT, TOP, BOTTOM = 56, 8, 8, 26
 """Room for the numbers on the axes."""
 NUMBERS = 5
 """About so many on each axis."""

@@ -15,6 +15,7 @@ from obstore.store import from_url
 from recorded import RUN, record_run
 
 from ledger import LogReader, Storage, open_storage
+from marin.history.runs import load
 from marin.plugins.sharing.dossier.judge import judge_dossier
 from marin.record.root import open_root
 
@@ -64,6 +65,8 @@ def test_a_bucket_is_published_to_and_goes_on_where_it_was_cut_off(
     assert [verdicts[name].outcome for name in ("files", "events", "fields", "model")] == ["PASS"] * 4
     kinds = [kind_of(bucket, f"site/{name}") for name in ("index.html", f"dossiers/{dossier_of(storage)}/fields.json")]
     assert kinds == ["text/html; charset=utf-8", "application/json"]
+    loss = load(here.history(), RUN).measured["loss"]
+    assert f"<td>{loss:.4f}</td>" in storage.read("index.html").decode(), "the front has the numbers"
 
 
 def dossier_of(storage: Storage) -> str:

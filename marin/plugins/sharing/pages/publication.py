@@ -74,5 +74,5 @@ def _listing(root: Root, published: Mapping[str, Published]) -> bytes:
     """The page that lists what is published."""
     history = root.history()
     runs = [load(history, name) for name in run_ids(history) if name in published]
-    rows = [(run.run, name_of(run.run, run.started.body.recipe), run.started.time[:10], run.verified) for run in runs]
+    rows = [(run, name_of(run.run, run.started.body.recipe)) for run in runs]
     return render("publication.html.j2", rows=rows[::-1], origin=root.verifier.name, key=str(root.verifier))

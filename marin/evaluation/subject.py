@@ -15,7 +15,7 @@ from levanter.models.lm_model import LmHeadModel
 from ledger import StateManifest, Store
 from marin.data.borrowed import trial
 from marin.data.borrowed.chats import model_template, special_tokens
-from marin.data.template import SPECIAL, ChatTemplate, plain_template
+from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
@@ -57,6 +57,8 @@ class Subject:
     """The special tokens that have a name, for another template."""
     marks: Marks | None = None
     """What the tokenizer's own files put around a text; None: nothing."""
+    earlier: ChatTemplate | None = None
+    """The template of chats that were recorded by rules before 4; None: ``template``."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -127,6 +129,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         template,
         special,
         marks,
+        template_of(recipe.dataset, special),
     )
 
 

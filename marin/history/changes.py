@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ledger import LedgerError, Store, canonical_bytes
 from marin.history.executed import Fact
 from marin.history.executions import History, facts, read_fact, stream_of
@@ -30,10 +32,10 @@ def keep_listing(store: Store, listing: Listing) -> None:
 
 
 def read_listing(store: Store, code: str) -> dict[str, str]:
-    """The list that was kept under this digest; empty where an older version recorded it, which kept none."""
+    """The list that was kept under this digest; empty where there is none: an older version kept none, or it is another thing."""
     try:
-        return dict(json.loads(store.read(code)))
-    except (LedgerError, ValueError, TypeError):
+        return dict(msgspec.json.decode(store.read(code), type=list[tuple[str, str]]))
+    except (LedgerError, ValueError, msgspec.DecodeError):
         return {}
 
 

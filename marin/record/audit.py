@@ -1,4 +1,4 @@
-"""The whole of a root checked as one: the ledger's own ledger.check, and every file that a tree in the store names."""
+"""The whole of a root checked as one: the ledger's own check, and every file that a tree in the store names."""
 
 from __future__ import annotations
 

@@ -227,9 +227,8 @@ def verify(
         variables = variables_of(folder, executes)
         if location is not None and "://" in location and not location.startswith("file://"):
             (folder / "kept").mkdir()
-            once = ledger.Once(
-                ledger.open_storage(location), folder / "kept", ledger.SETTLED
-            )  # workers read the store each by themselves
+            # Workers read the store each by themselves.
+            once = ledger.Once(ledger.open_storage(location), folder / "kept", ledger.SETTLED)
             stack.enter_context(ledger.serving(once, folder / "root"))
             variables[ledger.BROKER_VARIABLE] = str(folder / "root")
         pages = folder / "t" / "pages"

@@ -23,9 +23,8 @@ def named_keys(storage: ledger.Storage) -> list[ledger.VerifierKey]:
         ledger.NotFound: there is no root.
         Malformed: what it names is no key.
     """
-    return [
-        ledger.VerifierKey.parse(line) for line in storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")
-    ]
+    lines = storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")
+    return [ledger.VerifierKey.parse(line) for line in lines]
 
 
 def check_home(key: ledger.VerifierKey, storage: ledger.Storage, place: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ledger import Draft
-from marin.history.changes import reason
+import pytest
+
+from ledger import Draft, Store, canonical_digest, open_storage
+from marin.history.changes import keep_listing, read_listing, reason
 from marin.history.runs import stream_of
 from marin.record import events
 from marin.record.creation import create_root
@@ -46,3 +48,14 @@ def test_a_phase_is_explained_against_the_run_that_it_continues(tmp_path: Path, 
     assert told == "against run aaaa2345, config changed: optimizer.learning_rate 0.1 -> 0.3"
     assert why(root, against="zzzz2345") == why(root), "a run without that step explains nothing"
     assert why(root, against="aaaa2345", named=["tokens"]) == told, "what is known to differ before inputs are made"
+
+
+@pytest.mark.parametrize(
+    "kept", [b'[["a",["b"]]]', b'[[1,"x"],["a","y"]]', b"[" * 100_000, b"\xff", b'{"a":"b"}', b'[["a"]]', b""]
+)
+def test_what_is_no_list_of_code_files_is_none(tmp_path: Path, kept: bytes) -> None:
+    """A root that somebody brought may have anything under the digest that its events name as code."""
+    store = Store(open_storage(str(tmp_path)))
+    assert read_listing(store, store.put_bytes(kept).digest) == {}
+    keep_listing(store, listing := [("a.py", "sha256:1"), ("b.py", "sha256:2")])
+    assert read_listing(store, canonical_digest([list(item) for item in listing])) == dict(listing)

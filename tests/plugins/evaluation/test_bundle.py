@@ -44,4 +44,5 @@ def test_messages_become_the_prompt_of_the_runs_own_template(monkeypatch: pytest
         monkeypatch.setattr("marin.evaluation.folder_subject.open_folder", lambda *given, brought=brought: brought)
         opened = bundle._opened(Path("model"), recipe)()
         assert opened.template is not None and opened.template.render(asked) == prompt
-        assert replace(opened, template=None) == brought
+        assert opened.earlier is not None and opened.earlier.render(asked) == prompt, "of rules before 4"
+        assert replace(opened, template=None, earlier=None) == brought

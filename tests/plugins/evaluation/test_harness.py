@@ -14,6 +14,7 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from lm_eval.api.instance import Instance
 
+from marin.data.template import ChatTemplate
 from marin.errors import UsageError
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
@@ -49,6 +50,19 @@ def test_minimal_pairs_are_won_by_the_likelier_sentence(folder: Path, subject: S
     assert found.results["pairs"]["acc,none"] == sum(won) / len(won)
     totals = [request.total() for sample in found.samples["pairs"] for request in sample.requests]
     assert totals == [total(f" {pair[side]}") for pair in PAIRS for side in ("good", "bad")]
+
+
+@pytest.mark.parametrize(("rules", "prompt"), [(1, "<a>"), (2, "<a>"), (3, "<a>"), (4, "[a]")])
+def test_a_chat_that_was_recorded_is_asked_by_the_template_of_its_rules(
+    subject: Subject, scorer: Scorer, rules: int, prompt: str
+) -> None:
+    own, before = (
+        ChatTemplate(text, {}, where="here") for text in ("[{{ messages[0].content }}]", "<{{ messages[0].content }}>")
+    )
+    lm = Harness(replace(subject, template=own, earlier=before), scorer, 3, rules=rules)
+    assert lm.apply_chat_template([{"role": "user", "content": "a"}]) == prompt
+    folder = Harness(replace(subject, template=own), scorer, 3, rules=rules)
+    assert folder.apply_chat_template([{"role": "user", "content": "a"}]) == "[a]", "a folder's own, under any rules"
 
 
 def test_a_group_has_the_mean_of_its_tasks_by_their_size(folder: Path, subject: Subject, scorer: Scorer) -> None:

@@ -349,9 +349,11 @@ def _exported(model: Path, expected: str) -> str:
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
         from marin.data.borrowed.chats import model_template
+        from marin.data.template import template_of
         from marin.evaluation.folder_subject import open_folder
 
         opened = open_folder(model, recipe)
-        return replace(opened, template=model_template(recipe, model))
+        earlier = template_of(recipe.dataset, opened.special)
+        return replace(opened, template=model_template(recipe, model), earlier=earlier)
 
     return opened

@@ -155,7 +155,8 @@ class Harness(LM):
         Raises:
             UsageError: it has no template, or refuses the messages.
         """
-        template, self.chat = self.subject.template, True
+        template = (self.subject.earlier if self.rules < 4 else None) or self.subject.template
+        self.chat = True
         try:
             if template is None:
                 raise ValueError("no chat template")

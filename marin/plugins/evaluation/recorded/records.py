@@ -109,7 +109,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``rules``: how documents are read, texts become tokens and tokens a text. 1: as evaluations were recorded before there was a
     word of it, with nothing put around a text; 2: as the harness's own model of transformers does it; 3: documents too are
-    those that the harness reads (:func:`present`)."""
+    those that the harness reads; 4: a model of no conversations has the chat template of its tokenizer (:func:`present`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -119,7 +119,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     chat: bool = False
     multiturn: bool = False
     system_instruction: str | None = None
-    rules: Literal[1, 2, 3] = 1
+    rules: Literal[1, 2, 3, 4] = 1
 
 
 RESAMPLES = 100_000
@@ -128,7 +128,7 @@ RESAMPLES = 100_000
 
 def present(**settings: Any) -> Settings:
     """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
-    return Settings(**{"bootstrap": RESAMPLES, "rules": 3, **settings})
+    return Settings(**{"bootstrap": RESAMPLES, "rules": 4, **settings})
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:

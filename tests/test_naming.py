@@ -214,6 +214,7 @@ STAND_IN = {
     "test_posix_faults.py _SYNC_THREADS": "one, so that the count of calls is the same each time",
     "test_waiting.py _last_output": "the clock of what was said",
     "test_bundle.py _judged": "what is judged when a bundle was read",
+    "test_bundle.py _exported": "what of a model's folder its digest stands for",
     "test_bundle.py _opened": "what is judged when a bundle was read",
     "test_copies.py _spread": "its bytes are part of what a collection is",
     "test_sources.py _expression": "its bytes are part of what a collection is",

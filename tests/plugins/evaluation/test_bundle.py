@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from ledger import describe_tree
 from marin.data.template import plain_template
 from marin.evaluation.subject import Subject
 from marin.kinds.families.measured import EvaluationRecorded
@@ -32,6 +33,20 @@ def test_an_evaluation_that_says_another_train_step_than_the_last_one_fails(tmp_
         recipe.last_step: [],
         recipe.last_step + 1: [f"event 7: step: expected {recipe.last_step}, found {recipe.last_step + 1}"],
     }
+
+
+def test_a_chat_template_beside_a_model_is_the_runs_own(tmp_path: Path) -> None:
+    """It stands in no digest, so who made the bundle would choose the prompts."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    output = Output(kind="model", digest=describe_tree(model).digest, artifact=DIGEST, size=2)
+    proven = bundle.Proven("r", Recipe(), {"export": output}, {}, "o", 1, b"")
+    (model / "README.md").write_text("a card")
+    (model / "chat_template.jinja").write_text(plain_template().text)
+    assert bundle._exported(model, proven) == output.digest
+    (model / "chat_template.jinja").write_text(plain_template().text + "{# #}")
+    assert bundle._exported(model, proven) != output.digest
 
 
 def test_messages_become_the_prompt_of_the_runs_own_template(monkeypatch: pytest.MonkeyPatch) -> None:

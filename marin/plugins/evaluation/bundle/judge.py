@@ -311,7 +311,7 @@ def _judged(
         ("step", proven.recipe.last_step, body.step),
         ("tokenizer", proven.outputs["tokenizer"].digest, body.tokenizer),
         ("identity", identity_of(body), body.identity),
-        ("model folder", proven.outputs["export"].digest, _exported(model, proven.outputs["export"].digest)),
+        ("model folder", proven.outputs["export"].digest, _exported(model, proven)),
         ("stored tree", body.samples, describe_tree(place / bundle.TREE).digest),
     )
     if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
@@ -337,10 +337,14 @@ def _judged(
     return verdict, answered
 
 
-def _exported(model: Path, expected: str) -> str:
-    """The digest of the model folder, or ``expected`` where that is it without a card and a chat template beside the model."""
-    whole = describe_tree(model)
-    for beside in ((CARD,), (CARD, CHAT_TEMPLATE)):
+def _exported(model: Path, proven: Proven) -> str:
+    """The digest of the model folder, or the run's own where that is it without what ``marin export --card`` puts beside a
+    model: a card, and the run's chat template. Another template would be another's prompts."""
+    from marin.data.template import template_of
+
+    whole, expected, added = describe_tree(model), proven.outputs["export"].digest, model / CHAT_TEMPLATE
+    own = added.is_file() and added.read_bytes() == template_of(proven.recipe.dataset).text.encode()
+    for beside in ((CARD,), (CARD, CHAT_TEMPLATE) if own else ()):
         if Manifest.of([entry for entry in whole if entry.path not in beside]).digest == expected:
             return expected
     return whole.digest

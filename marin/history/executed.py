@@ -13,20 +13,7 @@ from marin.errors import MissingEvidence, UsageError
 from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
 from marin.recipe.schema import Recipe, from_plain
-from marin.record.events import (
-    LOOP,
-    CheckpointSaved,
-    EvalCompleted,
-    LoopSegment,
-    ModelExported,
-    Output,
-    RunCompleted,
-    RunStarted,
-    StepFailed,
-    StepPreempted,
-    TrainSegment,
-    TrainStarted,
-)
+from marin.record import events
 
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
@@ -52,7 +39,7 @@ class StepState:
     result: StepView | None = None
 
     @property
-    def output(self) -> Output | None:
+    def output(self) -> events.Output | None:
         """What the step made, if it made anything."""
         return self.result.output if self.result is not None else None
 
@@ -77,25 +64,25 @@ class ExecutedRun:
     """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
 
     run: str
-    started: Fact[RunStarted]
+    started: Fact[events.RunStarted]
     last_index: int
     length: int
     steps: Mapping[str, StepView]
     """The results of its steps; ``states`` has every step that was begun."""
     attempts: Mapping[str, int]
-    failures: tuple[Fact[StepFailed], ...]
-    training: tuple[Fact[TrainStarted], ...]
-    segments: tuple[Fact[TrainSegment], ...]
+    failures: tuple[Fact[events.StepFailed], ...]
+    training: tuple[Fact[events.TrainStarted], ...]
+    segments: tuple[Fact[events.TrainSegment], ...]
     """Those that stand, in the order of train steps: where an attempt repeats a segment, the later record."""
-    checkpoints: tuple[Fact[CheckpointSaved], ...]
-    evaluation: Fact[EvalCompleted] | None
-    exported: Fact[ModelExported] | None
-    completed: Fact[RunCompleted] | None
-    preemptions: tuple[Fact[StepPreempted], ...] = ()
+    checkpoints: tuple[Fact[events.CheckpointSaved], ...]
+    evaluation: Fact[events.EvalCompleted] | None
+    exported: Fact[events.ModelExported] | None
+    completed: Fact[events.RunCompleted] | None
+    preemptions: tuple[Fact[events.StepPreempted], ...] = ()
     states: Mapping[str, StepState] = field(default_factory=dict)
     outcome: str = ""
     """How a graph says that it ended; "" for a run."""
-    loop: tuple[Fact[LoopSegment], ...] = ()
+    loop: tuple[Fact[events.LoopSegment], ...] = ()
     """What a loop of the user's own recorded, in the order of the log."""
     told: int = -1
     """Index of the newest event of the run, not counting verdicts and labels."""
@@ -120,7 +107,7 @@ class ExecutedRun:
     @property
     def is_loop(self) -> bool:
         """Whether its user's own loop recorded it: nothing here can execute it again."""
-        return self.started.body.pipeline == LOOP
+        return self.started.body.pipeline == events.LOOP
 
     @property
     def begun(self) -> Beginning | None:
@@ -154,7 +141,7 @@ class ExecutedRun:
     @property
     def losses(self) -> dict[int, float]:
         """The loss of every train step that is recorded."""
-        told: list[TrainSegment | LoopSegment] = [fact.body for fact in self.segments]
+        told: list[events.TrainSegment | events.LoopSegment] = [fact.body for fact in self.segments]
         told += [fact.body for fact in self.loop]
         return {body.start + place: float.fromhex(loss) for body in told for place, loss in enumerate(body.losses)}
 
@@ -168,7 +155,7 @@ class ExecutedRun:
             return {}
         return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
 
-    def output(self, step: str) -> Output:
+    def output(self, step: str) -> events.Output:
         """What ``step`` made; :class:`MissingEvidence` when the run has no output of it."""
         if step not in self.steps:
             raise MissingEvidence(
@@ -196,7 +183,7 @@ def status(
     return "interrupted" if interrupted else "failed"
 
 
-def was_interrupted(failure: StepFailed) -> bool:
+def was_interrupted(failure: events.StepFailed) -> bool:
     """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
     return failure.error.startswith(("interrupted", "training was asked to stop"))
 

@@ -171,7 +171,8 @@ class Scorer:
         self.arrays = jax.device_put(arrays, whole)
         self._score = self.shared(self.scored_rows, 2)
         self.next_program = self.shared(self.next_tokens, 4)
-        point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
+        self.many = recipe.arithmetic.profile in ("portable-cpu", "arm-cpu")  # else a pass decides one place, the last
+        point = own_points("marin.drafts").get("drafts") if self.many else None
         self.drafts: Drafts | None = None if point is None else point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
 
@@ -248,15 +249,14 @@ class Scorer:
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
-        many = self.recipe.arithmetic.profile in CPU_PROFILES  # elsewhere a pass decides one place, the last
-        proposed = [() if alone or not many else self._proposal(one) for one in active]
+        proposed = [() if alone or not self.many else self._proposal(one) for one in active]
         if self.drafts is not None and not alone:
             others = [place for place, said in enumerate(proposed) if not said]
             for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
                 proposed[place] = draft
         waiting, again = [], []
         for length, places in self._alone([len(one.tokens) for one in active]):
-            count = window(length, self.seq_len) if many else 1
+            count = window(length, self.seq_len) if self.many else 1
             ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices, count), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
             group = [(one := active[place], proposed[place][: length - len(one.tokens)]) for place in places]

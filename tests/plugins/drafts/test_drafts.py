@@ -28,6 +28,7 @@ from marin.evaluation.scoring import (
     request_name,
     window,
 )
+from marin.recipe.arithmetic import EXACT
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
 
@@ -157,6 +158,21 @@ def test_nearly_every_proposal_is_what_is_said(scorer: Scorer) -> None:
     (new,) = scorer.generate([Prompt((5,), 60, lambda new: False, 2.0, "long")], 1)
     scorer.next_program = inner
     assert len(passes) == len(lengths(48, SHORTEST_ALONE)) and len(new) > 40
+
+
+def test_under_exact_a_pass_has_nothing_behind_the_tokens_that_are_said() -> None:
+    """There a later position decides how values are rounded."""
+    recipe = msgspec.structs.replace(recipe_of(), arithmetic=EXACT)
+    scorer, passes = Scorer(model_of(recipe), recipe), []
+
+    def five(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
+        passes.append((int(np.count_nonzero(np.asarray(ids))), at.tolist()))
+        return np.full(at.shape, 5, np.int32), np.ones(at.shape, np.float32)
+
+    scorer.next_program = five
+    said = (5,) * 6
+    assert scorer.drafts is None and scorer.generate([Prompt((3, 4), 6, never, said=said)]) == [said]
+    assert passes == [(known, [[known - 1]]) for known in range(2, 8)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

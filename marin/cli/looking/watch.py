@@ -89,7 +89,7 @@ def status_line(view: Run, now: Underway | None) -> str:
         words = {"train.loss_last": "train loss", "loop.loss_last": "train loss", "evaluate.loss": "loss"}
         ends = {name: view.metrics[name] for name in words if name in view.metrics}
         return " · ".join([view.status, *(f"{words[name]} {value:.4f}" for name, value in ends.items())])
-    parts = [now.line]
+    parts = [now.line if now.step or now.silent else "between two steps"]
     if now.train_loss is not None:
         parts.append(f"train loss {now.train_loss:.4f}")
     if now.held_out is not None:

@@ -20,8 +20,10 @@ from marin.history.table.machine import SPEED, laps
 from marin.kinds.families.measured import EvaluationMeasured
 from marin.kinds.known import type_of
 from marin.recipe.units import human_size, human_time
-from marin.record.events import LEASES, LeaseRenewed, LeaseTaken, read
+from marin.record.events import LEASES, LOOP, LeaseRenewed, LeaseTaken, read
 
+TRAINING = ("train", LOOP)
+"""The steps that execute train steps: Marin's, and a loop of somebody's own."""
 TERM = timedelta(seconds=120)
 """How long a lease outlives its executor's last sign where nothing else is said (:mod:`marin.execution.leases.lease`)."""
 GPU_BUSY = "_utilization_percentage"
@@ -53,10 +55,10 @@ class Underway:
         """The same in a few words, for a list."""
         if self.silent:
             return f"no sign since {self.sign:%m-%d %H:%M}"
-        parts = [
-            f"{self.step} {self.done} of {self.total}" if self.step == "train" and self.total else self.step or "open"
-        ]
-        if self.left is not None and self.step == "train":
+        parts = [self.step or "open"]
+        if self.step in TRAINING and (self.total or self.done):
+            parts[0] += f" {self.done} of {self.total}" if self.total else f" {self.done}"
+        if self.left is not None:
             parts.append(f"{human_time(self.left)} left")
         return ", ".join(parts)
 
@@ -124,15 +126,17 @@ def underway(history: History, run: Run, now: datetime) -> Underway | None:
     speeds, paces = measured.get(SPEED), measured.get("seconds_per_step")
     pace = median(paces[1:] or paces) if paces else None
     sign, silent = _last_sign(history, run, running.identity if running is not None else "", now)
-    training = running is not None and running.step == "train"
+    step = running.step if running is not None else ""
+    if step == LOOP and done:
+        pace = (sign - parse_time(run.started.time)).total_seconds() / done
     return Underway(
-        step=running.step if running is not None else "",
+        step=step,
         done=done,
         total=total,
         train_loss=losses[done - 1] if losses else None,
         held_out=_held_out(history, run),
         speed=median(speeds[1:] or speeds) if speeds else None,
-        left=max(0, total - done) * pace if training and total and pace is not None else None,
+        left=max(0, total - done) * pace if step in TRAINING and total and pace is not None else None,
         machine={name: values[-1] for name, values in measured.items() if values and name != SPEED},
         sign=sign,
         silent=silent,

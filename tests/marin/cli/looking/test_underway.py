@@ -12,6 +12,7 @@ import pytest
 
 from ledger import Draft, format_time
 from marin.cli.looking.summary import headline
+from marin.cli.looking.watch import status_line
 from marin.history.runs import load, stream_of
 from marin.history.table.machine import machine_numbers
 from marin.history.table.underway import Underway, underway
@@ -145,3 +146,25 @@ def test_ls_show_and_watch_say_it(marin: Marin, training: str) -> None:
     watched = marin("watch", RUN)
     assert (watched.status, watched.out) == (1, "failed\n")
     assert marin("show", RUN, "--json").json["underway"] is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"), [({}, "loop 3"), ({"trainer": {"num_steps": 12}}, "loop 3 of 12, 30 s left")]
+)
+def test_a_loop_of_ones_own_says_how_far_it_is(marin: Marin, root: Path, recipe: dict[str, Any], said: str) -> None:
+    begun = events.RunStarted(
+        run=RUN, pipeline=events.LOOP, plan=IDENTITY, recipe_digest=IDENTITY, recipe=recipe, code={}, environment={}
+    )
+    begins = {"step": events.LOOP, "identity": IDENTITY, "config_digest": IDENTITY, "code": IDENTITY, "attempt": 1}
+    append(stream_of(RUN), 0, begun, events.StepStarted(run=RUN, config={}, inputs={}, **begins))
+    assert (now(1).line, now(1).left) == ("loop 0 of 12" if recipe else "loop", None)
+    segment = events.LoopSegment(run=RUN, start=0, end=3, losses=[(1.0).hex()] * 2 + [(0.5).hex()], batches=[""] * 3)
+    append(stream_of(RUN), 10, segment)
+    assert (now(15).line, now(15).train_loss) == (said, 0.5)
+
+
+def test_between_two_steps_watch_says_so(training: str) -> None:
+    view = load(open_root().history(), RUN)
+    assert status_line(view, replace(now(35), step="", left=None)) == "between two steps · train loss 6.5000"
+    assert status_line(view, now(35)) == "train 4 of 12, 16 s left · train loss 6.5000 · 400 tokens/s"
+    assert status_line(view, now(260)).startswith("no sign since 11-01 12:00")

@@ -39,4 +39,6 @@ def _is_whole(fact: Fact[LoopSegment], seen: LoopContext) -> Iterator[Pair]:
     yield "state, manifest", both, both if bool(body.state) == bool(body.manifest) else "one of them"
 
 
-KINDS: tuple[Kind, ...] = (Kind(LOOP_SEGMENT, LoopSegment, underway=True, loop=Held(agrees=_is_whole), kept=True),)
+KINDS: tuple[Kind, ...] = (
+    Kind(LOOP_SEGMENT, LoopSegment, underway=True, loop=Held(claimed=("batches",), agrees=_is_whole), kept=True),
+)

@@ -23,7 +23,7 @@ MASKS = (
     (r"\b\d\d-\d\d \d\d:\d\d\b", "TIME"),
     (r"^(log|key|vkey|plan|code)( +).*(marin\.local|sha256|[0-9a-f]{40}).*$", r"\1 OWN"),
     (r"log marin\.local/\w+", "log OWN"),
-    (r"(under root|, root|leaf|expected|found|\"id\": \")( *)[0-9a-f]{32,64}", r"\1 DIGEST"),
+    (r"(under root|, root|leaf|expected|found|\"id\": \")( *)[0-9a-f]{12,64}", r"\1 DIGEST"),
     (r"\"index\": \d+", "INDEX"),
     (r"\b(events?|entry|size|number) \d+( to \d+)?", r"\1 N"),
     (r"\b\d+ (events|entries|artifacts)\b", r"N \1"),

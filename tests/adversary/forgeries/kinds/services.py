@@ -57,7 +57,7 @@ def _serving(shop: Shop, **limits: Any) -> Iterator[LogService]:
 
 
 def _connected(port: int, count: int, stack: ExitStack) -> list[socket.socket]:
-    return [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(count)]
+    return [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=600)) for _ in range(count)]
 
 
 def _forged(shop: Shop) -> list[Draft]:

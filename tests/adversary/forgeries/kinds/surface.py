@@ -251,7 +251,7 @@ def service(shop: Shop) -> None:
     import threading
 
     listening = socket.create_server(("127.0.0.1", 0))
-    listening.settimeout(20)
+    listening.settimeout(600)
 
     def accept() -> None:
         try:

@@ -411,9 +411,9 @@ def test_an_interrupted_rotation_is_finished_by_the_next(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("rotate_key", "retired_key_path"):
+    for name in ("ledger.rotate_key", "marin.record.keys.retired_key_path"):
         with monkeypatch.context() as killed:
-            killed.setattr(f"marin.record.keys.{name}", die)
+            killed.setattr(name, die)
             assert marin("ledger", "key", "rotate").status == 130
     done = marin("ledger", "key", "rotate", "--json").json
     assert done["vkey"] == (root / "vkey").read_text().strip()

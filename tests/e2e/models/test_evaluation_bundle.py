@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sessions import made_once
 
 from ledger import LogCheckpoint, Signer, VerifierKey, default_key_path, load_signer
+from marin.data.template import plain_template
 from marin.export.card import CARD, CHAT_TEMPLATE
 from marin.plugins.evaluation.bundle import layout as bundle
 from marin.plugins.evaluation.bundle.judge import verify_bundle
@@ -99,8 +100,8 @@ def test_a_stranger_judges_it_with_the_model_alone(exported: Project, brought: P
 
 
 def test_a_card_beside_the_model_is_no_part_of_it_and_another_file_is(exported: Project, brought: Path) -> None:
-    for name in (CARD, CHAT_TEMPLATE):
-        (brought / "model" / name).write_text("{{ anything }}")
+    (brought / "model" / CARD).write_text("anything")
+    (brought / "model" / CHAT_TEMPLATE).write_text(plain_template().text)
     status, report = verified(exported, brought)
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
     (brought / "model" / "notes.txt").write_text("of somebody else")

@@ -1,6 +1,7 @@
 """How many tokens come a second where text is generated, beside another checkout and transformers, by turns in one run.
 
-    python -m bench.models.generate [--tokens 128] [--rounds 3] [--batch 1 --batch 16] [--before CHECKOUT] [--beside PYTHON]
+    python -m bench.models.generate [--tokens 128] [--rounds 3] [--batch 1 --batch 16] [--profile exact] [--before CHECKOUT]
+        [--beside PYTHON]
 
 The default model with its initial weights continues prompts of one random token, as many at once as `batch` says, greedily and
 drawn at temperature 0.8, each after it has done so once. `verified` looks at the same tokens as somebody else's (Prompt.said).
@@ -26,6 +27,9 @@ import json, sys, time
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe
 recipe = Recipe()
+if sys.argv[1] == "exact":
+    from marin.recipe.arithmetic import EXACT
+    recipe = Recipe(arithmetic=EXACT)
 apply(recipe.arithmetic, Execution(devices=1))
 import dataclasses
 import jax.random as jrandom
@@ -79,7 +83,7 @@ class Side:
     python: Path
     program: str
     folder: Path
-    said: bool = False
+    profile: str = "portable-cpu"
     best: dict[tuple[int, float], tuple[float, float]] = field(default_factory=dict)
     tokens: dict[tuple[int, float], Any] = field(default_factory=dict)
 
@@ -88,7 +92,7 @@ class Side:
         waiting = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
         waiting |= {"OMP_WAIT_POLICY": "PASSIVE"}  # on a busy machine torch's threads spin for ever otherwise
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        command = [str(self.python), "-c", self.program]
+        command = [str(self.python), "-c", self.program, self.profile]
         self.process = subprocess.Popen(command, cwd=self.folder, env=waiting, text=True, **pipes)
 
     def ask(self, batch: int, heat: float, tokens: int, *, said: bool = False) -> tuple[float, float]:
@@ -113,14 +117,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, action="append")
     parser.add_argument("--heat", type=float, action="append")
+    parser.add_argument("--profile", choices=("portable-cpu", "exact"), default="portable-cpu")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--beside", type=Path)
     asked = parser.parse_args()
-    sides = [Side("here", Path(sys.executable), OURS, Path.cwd())]
+    sides = [Side("here", Path(sys.executable), OURS, Path.cwd(), asked.profile)]
     if asked.before:
         folder = asked.before.resolve()
         sides.append(
-            Side("before", folder / ".venv" / "bin" / "python", OURS.replace('asked["said"]', "False"), folder)
+            Side(
+                "before",
+                folder / ".venv" / "bin" / "python",
+                OURS.replace('asked["said"]', "False"),
+                folder,
+                asked.profile,
+            )
         )
     if asked.beside:
         sides.append(Side("transformers", asked.beside, THEIRS, Path.cwd()))

@@ -12,28 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, Tampered
+from ledger.format import tlog
 from ledger.format.bundle import unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.layout import LOG, checkpoint_path, entries_path, journal_path, tile_path
 from ledger.format.note import VerifierKey
-from ledger.format.tlog import (
-    HASH_SIZE,
-    TILE_HEIGHT,
-    TILE_WIDTH,
-    Tile,
-    TileEdge,
-    fold,
-    leaf_hash,
-    node_hash,
-    partial_tiles,
-    split_hashes,
-    tile_at,
-    tile_of,
-)
 from ledger.log.journal import Record, read_records
 from ledger.storage.port import Storage
 
-_PathOf = Callable[[Tile, str], str]
+_PathOf = Callable[[tlog.Tile, str], str]
 
 _CACHED_TILES = 256
 _LOAD_ATTEMPTS = 20
@@ -49,7 +36,7 @@ class LogView:
         published: LogCheckpoint,
         checkpoint: LogCheckpoint,
         note: bytes,
-        edge: TileEdge,
+        edge: tlog.TileEdge,
         pending: Sequence[bytes],
     ) -> None:
         self._storage = storage
@@ -61,7 +48,7 @@ class LogView:
         self.pending = list(pending)
         self.records: Sequence[Record] = ()
         """What stood in the journal when this was loaded, published or not."""
-        self.pending_leaves = [leaf_hash(entry) for entry in pending]
+        self.pending_leaves = [tlog.leaf_hash(entry) for entry in pending]
         self._tiles: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
 
     @classmethod
@@ -98,7 +85,7 @@ class LogView:
         keys: Sequence[VerifierKey],
         published: LogCheckpoint,
         note: bytes,
-        edge: TileEdge,
+        edge: tlog.TileEdge,
         records: Sequence[Record],
     ) -> LogView:
         checkpoint, frontier = published, edge.frontier()
@@ -107,7 +94,7 @@ class LogView:
             if record.old_size != checkpoint.size:
                 raise _journal_differs(log, f"a record after {checkpoint.size} entries", f"after {record.old_size}")
             following, _ = open_checkpoint(record.note, keys, origin=published.origin, own_name=log == LOG)
-            frontier.extend(map(leaf_hash, record.entries))
+            frontier.extend(map(tlog.leaf_hash, record.entries))
             if (following.size, following.root) != (frontier.size, frontier.root()):
                 raise _journal_differs(
                     log,
@@ -129,14 +116,14 @@ class LogView:
     def hash(self, level: int, index: int) -> bytes:
         """The hash of the complete subtree (level, index): a ``HashReader``."""
         if (index + 1) << level <= self.published.size:
-            tile_level, tile_index, part = tile_of(level, index)
-            return fold(self._tile(tile_level, tile_index)[part])
+            tile_level, tile_index, part = tlog.tile_of(level, index)
+            return tlog.fold(self._tile(tile_level, tile_index)[part])
         if level:
-            return node_hash(self.hash(level - 1, 2 * index), self.hash(level - 1, 2 * index + 1))
+            return tlog.node_hash(self.hash(level - 1, 2 * index), self.hash(level - 1, 2 * index + 1))
         return self.pending_leaves[index - self.published.size]
 
     def _tile(self, level: int, index: int) -> list[bytes]:
-        tile = tile_at(level, index, self.published.size)
+        tile = tlog.tile_at(level, index, self.published.size)
         if tile.partial:
             return self.edge.hashes(level)
         cached = self._tiles.get((level, index))
@@ -144,8 +131,8 @@ class LogView:
             self._tiles.move_to_end((level, index))
             return cached
         path = tile_path(tile, self._log)
-        hashes = _tile_hashes(self._storage.read(path), TILE_WIDTH, path)
-        expected, found = self.hash(TILE_HEIGHT * (level + 1), index), fold(hashes)
+        hashes = _tile_hashes(self._storage.read(path), tlog.TILE_WIDTH, path)
+        expected, found = self.hash(tlog.TILE_HEIGHT * (level + 1), index), tlog.fold(hashes)
         if expected != found:
             raise Tampered(
                 "a tile does not fold to its hash in the tree",
@@ -178,18 +165,18 @@ class LogView:
         size = self.published.size
         at = start
         while at < min(stop, size):
-            bundle = at // TILE_WIDTH
-            first = bundle * TILE_WIDTH
+            bundle = at // tlog.TILE_WIDTH
+            first = bundle * tlog.TILE_WIDTH
             for index, entry in enumerate(self._bundle(bundle)[at - first :], at):
                 if index >= stop:
                     return
                 yield index, entry
-            at = first + TILE_WIDTH
+            at = first + tlog.TILE_WIDTH
         for index in range(max(start, size), stop):
             yield index, self.pending[index - size]
 
     def _bundle(self, index: int) -> list[bytes]:
-        tile = tile_at(0, index, self.published.size)
+        tile = tlog.tile_at(0, index, self.published.size)
         data, path = _read_or_full(self._storage, tile, entries_path, self._log)
         try:
             entries = unpack_entries(data)
@@ -198,17 +185,17 @@ class LogView:
                 error.what, where=f"{path}, {error.where}", expected=error.expected, found=error.found
             ) from None
         # A complete bundle may stand for a partial one, but none may have more or fewer than its own name says.
-        if len(entries) != (tile.width if path == entries_path(tile, self._log) else TILE_WIDTH):
+        if len(entries) != (tile.width if path == entries_path(tile, self._log) else tlog.TILE_WIDTH):
             raise Tampered(
                 "a bundle has another number of entries", where=path, expected=f"{tile.width}", found=f"{len(entries)}"
             )
         leaves = self._tile(0, index)
         for offset, (entry, leaf) in enumerate(zip(entries, leaves, strict=False)):
-            found = leaf_hash(entry)
+            found = tlog.leaf_hash(entry)
             if found != leaf:
                 raise Tampered(
                     "an entry does not hash to its leaf",
-                    where=f"{path}, entry {index * TILE_WIDTH + offset}",
+                    where=f"{path}, entry {index * tlog.TILE_WIDTH + offset}",
                     expected=leaf.hex(),
                     found=found.hex(),
                     cure="the entry was changed: restore the file from a copy",
@@ -227,14 +214,14 @@ def _read_checkpoint(storage: Storage, log: str) -> bytes:
         ) from error
 
 
-def _load_edge(storage: Storage, checkpoint: LogCheckpoint, log: str) -> TileEdge:
+def _load_edge(storage: Storage, checkpoint: LogCheckpoint, log: str) -> tlog.TileEdge:
     found, paths = [], []
-    for tile in partial_tiles(checkpoint.size):
+    for tile in tlog.partial_tiles(checkpoint.size):
         data, path = _read_or_full(storage, tile, tile_path, log)
-        width = tile.width if path == tile_path(tile, log) else TILE_WIDTH
+        width = tile.width if path == tile_path(tile, log) else tlog.TILE_WIDTH
         found.append((tile, b"".join(_tile_hashes(data, width, path)[: tile.width])))
         paths.append(path)
-    edge = TileEdge(checkpoint.size, found)
+    edge = tlog.TileEdge(checkpoint.size, found)
     root = edge.frontier().root()
     if root != checkpoint.root:
         raise Tampered(
@@ -247,14 +234,14 @@ def _load_edge(storage: Storage, checkpoint: LogCheckpoint, log: str) -> TileEdg
     return edge
 
 
-def _read_or_full(storage: Storage, tile: Tile, path_of: _PathOf, log: str) -> tuple[bytes, str]:
+def _read_or_full(storage: Storage, tile: tlog.Tile, path_of: _PathOf, log: str) -> tuple[bytes, str]:
     """The bytes of a tile or bundle and their path; a complete one stands in for a partial one that is gone."""
     path = path_of(tile, log)
     try:
         return storage.read(path), path
     except NotFound as error:
         if tile.partial:
-            full = path_of(Tile(tile.level, tile.index), log)
+            full = path_of(tlog.Tile(tile.level, tile.index), log)
             try:
                 return storage.read(full), full
             except NotFound:
@@ -265,11 +252,14 @@ def _read_or_full(storage: Storage, tile: Tile, path_of: _PathOf, log: str) -> t
 
 
 def _tile_hashes(data: bytes, width: int, path: str) -> list[bytes]:
-    if len(data) != width * HASH_SIZE:
+    if len(data) != width * tlog.HASH_SIZE:
         raise Tampered(
-            "a tile has another length", where=path, expected=f"{width * HASH_SIZE} bytes", found=f"{len(data)} bytes"
+            "a tile has another length",
+            where=path,
+            expected=f"{width * tlog.HASH_SIZE} bytes",
+            found=f"{len(data)} bytes",
         )
-    return split_hashes(data)
+    return tlog.split_hashes(data)
 
 
 def _rolled_back(log: str, journal: int, published: int) -> Tampered:

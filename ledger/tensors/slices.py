@@ -31,25 +31,15 @@ from ledger.store.blobs.hashing import threads
 from ledger.store.parts import PART_SIZE
 from ledger.store.store import Artifact, Store
 from ledger.store.trees.manifest import Manifest, ManifestEntry
+from ledger.tensors import tensors
 from ledger.tensors.statepack import STATE, put_planes
-from ledger.tensors.tensors import (
-    TILE_SIZE,
-    StateManifest,
-    TensorInfo,
-    describe_state,
-    dtype_of,
-    item_size,
-    leaf_hashes,
-    little_endian_bytes,
-    root_digest,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORM: Final = "slices.json"
 MOST_SLICES: Final = 4096
-_AT_ONCE: Final = 8 * TILE_SIZE
+_AT_ONCE: Final = 8 * tensors.TILE_SIZE
 """So much of a tensor is read and hashed by one thread at a time."""
 
 Read = Callable[[str, int, int], bytes]
@@ -123,7 +113,7 @@ class Sliced:
     to be digested by anyone who reads.
     """
 
-    state: StateManifest
+    state: tensors.StateManifest
     form: SlicedForm
     read: Read
 
@@ -174,7 +164,7 @@ class Sliced:
 
     @classmethod
     def _checked(cls, state: bytes, form: bytes, sizes: Mapping[str, int], read: Read) -> Sliced:
-        made = cls(StateManifest.parse(state), SlicedForm.parse(form), read)
+        made = cls(tensors.StateManifest.parse(state), SlicedForm.parse(form), read)
         if strange := sorted(made.form.leads.keys() - {tensor.path for tensor in made.state.tensors}):
             raise Malformed("state in slices", where="leads", expected="of its tensors", found=strange[0])
         expected = {slice_name(number): made.size_of(number) for number in range(made.form.slices)}
@@ -203,7 +193,7 @@ class Sliced:
 
         tensor = self.state.tensor(path)
         self._check_range(tensor, start, stop)
-        found = np.empty(stop - start, dtype_of(tensor.dtype))
+        found = np.empty(stop - start, tensors.dtype_of(tensor.dtype))
         self.fill(path, start, found)
         return found
 
@@ -218,12 +208,12 @@ class Sliced:
         import numpy as np
 
         tensor = self.state.tensor(path)
-        if into.dtype != dtype_of(tensor.dtype):
+        if into.dtype != tensors.dtype_of(tensor.dtype):
             raise Malformed("array for a tensor", where=path, expected=tensor.dtype, found=str(into.dtype))
         at, stop = start, start + len(into)
         self._check_range(tensor, start, stop)
         _, n = self.form.rows(path, tensor.shape)
-        width, size = -(-n // self.form.slices), item_size(tensor.dtype)
+        width, size = -(-n // self.form.slices), tensors.item_size(tensor.dtype)
         found = into.view(np.uint8)
         while at < stop:
             row, column = divmod(at, n)
@@ -238,7 +228,7 @@ class Sliced:
             found[(at - start) * size : (at - start + count) * size] = np.frombuffer(data, np.uint8)
             at += count
 
-    def _check_range(self, tensor: TensorInfo, start: int, stop: int) -> None:
+    def _check_range(self, tensor: tensors.TensorInfo, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= (size := math.prod(tensor.shape)):
             raise Malformed(
                 "range of a tensor", where=tensor.path, expected=f"within {size} elements", found=f"{start}:{stop}"
@@ -249,25 +239,25 @@ class Sliced:
         tensor = self.state.tensor(path)
         return self.part(path, 0, math.prod(tensor.shape)).reshape(tensor.shape)
 
-    def described(self) -> StateManifest:
+    def described(self) -> tensors.StateManifest:
         """The manifest of what the files hold in truth: every byte read and hashed."""
         with ThreadPoolExecutor(threads()) as pool:
-            return StateManifest.of([self._described(pool, tensor) for tensor in self.state.tensors])
+            return tensors.StateManifest.of([self._described(pool, tensor) for tensor in self.state.tensors])
 
-    def _described(self, pool: ThreadPoolExecutor, tensor: TensorInfo) -> TensorInfo:
-        count, step = math.prod(tensor.shape), max(1, _AT_ONCE // item_size(tensor.dtype))
+    def _described(self, pool: ThreadPoolExecutor, tensor: tensors.TensorInfo) -> tensors.TensorInfo:
+        count, step = math.prod(tensor.shape), max(1, _AT_ONCE // tensors.item_size(tensor.dtype))
 
         def hashes(start: int) -> list[bytes]:
-            return leaf_hashes(self.part(tensor.path, start, min(count, start + step)))
+            return tensors.leaf_hashes(self.part(tensor.path, start, min(count, start + step)))
 
         leaves = [leaf for some in pool.map(hashes, range(0, count, step)) for leaf in some]
-        digest = root_digest(tensor.dtype, tensor.shape, leaves)
-        return TensorInfo(tensor.path, tensor.dtype, tensor.shape, digest, tensor.nbytes)
+        digest = tensors.root_digest(tensor.dtype, tensor.shape, leaves)
+        return tensors.TensorInfo(tensor.path, tensor.dtype, tensor.shape, digest, tensor.nbytes)
 
-    def _length(self, tensor: TensorInfo, number: int) -> int:
+    def _length(self, tensor: tensors.TensorInfo, number: int) -> int:
         lead, _ = self.form.rows(tensor.path, tensor.shape)
         first, last = self.form.run(tensor.path, tensor.shape, number)
-        return lead * (last - first) * item_size(tensor.dtype)
+        return lead * (last - first) * tensors.item_size(tensor.dtype)
 
     @cached_property
     def _offsets(self) -> Sequence[Mapping[str, int]]:
@@ -289,7 +279,7 @@ def write_slices(
     folder: Path, arrays: Mapping[str, Any], slices: int = 1, leads: Mapping[str, int] | None = None
 ) -> None:
     """A whole state in slices as a folder, which must not exist."""
-    form, state = SlicedForm(slices, leads or {}), describe_state(arrays)
+    form, state = SlicedForm(slices, leads or {}), tensors.describe_state(arrays)
     (folder / "slices").mkdir(parents=True)
     (folder / STATE).write_bytes(state.encode())
     (folder / FORM).write_bytes(form.encode())
@@ -312,7 +302,9 @@ def put_slice(
     return ManifestEntry(name, hashed.size, hashed.digest, parts=hashed.parts.root if hashed.parts else None)
 
 
-def publish_slices(store: Store, state: StateManifest, form: SlicedForm, slices: Sequence[ManifestEntry]) -> Artifact:
+def publish_slices(
+    store: Store, state: tensors.StateManifest, form: SlicedForm, slices: Sequence[ManifestEntry]
+) -> Artifact:
     """The tree of a state whose slices are in the store.
 
     Raises:
@@ -349,7 +341,7 @@ def load_slices(store: Store, tree: str) -> dict[str, NDArray[Any]]:
     """
     there = Sliced.of_store(store, tree)
     arrays = {tensor.path: there.whole(tensor.path) for tensor in there.state.tensors}
-    if differing := there.state.differing(describe_state(arrays)):
+    if differing := there.state.differing(tensors.describe_state(arrays)):
         raise Tampered(
             "a tensor is not the one that its state names",
             where=f"{tree}: {differing[0]}",
@@ -365,7 +357,7 @@ def is_sliced(folder: Path) -> bool:
     return (folder / FORM).is_file() and (folder / STATE).is_file()
 
 
-def slice_bytes(state: StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:
+def slice_bytes(state: tensors.StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:
     """What a slice's file holds, of whole arrays: each tensor's run in each of its lead rows."""
     import numpy as np
 
@@ -373,7 +365,7 @@ def slice_bytes(state: StateManifest, form: SlicedForm, arrays: Mapping[str, Any
     for tensor in state.tensors:
         first, last = form.run(tensor.path, tensor.shape, number)
         rows = np.asarray(arrays[tensor.path]).reshape(form.rows(tensor.path, tensor.shape))[:, first:last]
-        runs.append(little_endian_bytes(np.ascontiguousarray(rows)))
+        runs.append(tensors.little_endian_bytes(np.ascontiguousarray(rows)))
     return b"".join(runs)
 
 

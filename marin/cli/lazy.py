@@ -75,10 +75,19 @@ class LazyGroup(click.Group):
             import difflib  # here: only a mistake needs it
 
             near = difflib.get_close_matches(name, self.all_members, n=1)
-            told = f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help"
+            if below := self._groups_with(ctx, name):
+                told = f"did you mean {ctx.command_path} {below[0]} {name}?"
+            else:
+                told = f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help"
             missing = "".join(f"; the plugin {plugin} is not installed" for plugin in self._lacking())
             ctx.fail(f"No such command {name!r}: {told}{missing}")
         return super().resolve_command(ctx, args)
+
+    def _groups_with(self, ctx: click.Context, name: str) -> list[str]:
+        """Names of the groups below that have a command of this name."""
+        groups = [group for group, entry in self.members.items() if entry.module.endswith(".group")]
+        commands = ((group, self.get_command(ctx, group)) for group in groups)
+        return [group for group, one in commands if isinstance(one, click.Group) and name in one.list_commands(ctx)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -10,7 +10,8 @@ A token of a continuation is computed by a program of one sequence, that for the
 ``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
 each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
 weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later
-positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position),
+positions decide how values are rounded, in Levanter's pass. A continuation is computed by a pass in which they do not, where
+the model has one; elsewhere nothing is proposed.) Drawn tokens come from threefry by (seed, request, position),
 so they depend on no other request either.
 """
 
@@ -117,6 +118,12 @@ class Drafts(Protocol):
         """The same programs on another state of the same model."""
 
 
+def has_causal_pass(recipe: Recipe) -> bool:
+    """Whether there is a pass under ``exact`` in which no bit depends on later tokens, for a model of this recipe."""
+    dense = recipe.model.architecture in ("llama", "qwen3") and recipe.lora is None and recipe.trainer.packing is None
+    return recipe.arithmetic.profile == "exact" and recipe.arithmetic.factor_rounding is None and dense
+
+
 def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
     """The name of one request among others: what is asked, and which of equal questions it is. Not its place in an
     order, so that shuffled requests draw the same."""
@@ -171,7 +178,9 @@ class Scorer:
         self.arrays = jax.device_put(arrays, whole)
         self._score = self.shared(self.scored_rows, 2)
         self.next_program = self.shared(self.next_tokens, 4)
-        self.many = recipe.arithmetic.profile in ("portable-cpu", "arm-cpu")  # else a pass decides one place, the last
+        self.causal = has_causal_pass(recipe)
+        # Else a later position could change a bit, and a pass decides one place, the last.
+        self.many = self.causal or recipe.arithmetic.profile in ("portable-cpu", "arm-cpu")
         point = own_points("marin.drafts").get("drafts") if self.many else None
         self.drafts: Drafts | None = None if point is None else point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
@@ -182,6 +191,16 @@ class Scorer:
         arrays, _ = eqx.partition(model, eqx.is_inexact_array)
         other.arrays = jax.device_put(arrays, NamedSharding(self.mesh, P()))
         other.drafts = self.drafts and self.drafts.holding(model)
+        return other
+
+    def one_by_one(self) -> Scorer:
+        """As texts were generated before there was a causal pass under ``exact``: by Levanter's, each token by a pass of its own.
+        Of another profile nothing changes."""
+        if not self.causal:
+            return self
+        other = copy(self)
+        other.causal, other.many, other.drafts = False, False, None
+        other.next_program = other.shared(other.next_tokens, 4)
         return other
 
     def shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
@@ -411,7 +430,10 @@ class Scorer:
         """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the
         draw, float32: the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954;
         Maddison et al. 2014)."""
-        logits = jnp.take(self.logits(arrays, ids)[0], at[0], axis=0)
+        if self.causal:
+            logits = exact_profile().causal_logits(eqx.combine(arrays, self.static), ids, at)[0]
+        else:
+            logits = jnp.take(self.logits(arrays, ids)[0], at[0], axis=0)
         if self.recipe.arithmetic.profile in CPU_PROFILES:  # the same bits, in half the time
             noise = gumbel(jnp.broadcast_to(key, (at.shape[1], 2)), at[0], logits.shape[-1])
         else:

@@ -18,18 +18,8 @@ from marin.history.labels import Labels, label_stream
 from marin.history.names import model_of, section
 from marin.history.run import Fact, Indexed, StepView, plan_of, was_interrupted
 from marin.history.runs import stands_in_stream
+from marin.record import events
 from marin.record import events as kinds
-from marin.record.events import (
-    Body,
-    CheckpointSaved,
-    ReplayCompleted,
-    RunCompleted,
-    RunLabelled,
-    RunStarted,
-    StepCached,
-    StepCompleted,
-    StepFailed,
-)
 
 VERSION = 11
 SCHEMA = """
@@ -115,13 +105,13 @@ class CheckpointView:
     size: int
 
     @classmethod
-    def of(cls, fact: Fact[CheckpointSaved]) -> CheckpointView:
+    def of(cls, fact: Fact[events.CheckpointSaved]) -> CheckpointView:
         """What one ``checkpoint.saved`` records."""
         saved = fact.body
         return cls(saved.run, saved.step, fact.index, saved.state, saved.artifact, saved.size)
 
 
-def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
+def started(db: sqlite3.Connection, facts: Iterable[Fact[events.RunStarted]]) -> None:
     """A run begins; what lists show of its recipe is read here, once."""
     for fact in facts:
         body = fact.body
@@ -146,7 +136,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
         )
 
 
-def step_completed(db: sqlite3.Connection, facts: Iterable[Fact[StepCompleted]]) -> None:
+def step_completed(db: sqlite3.Connection, facts: Iterable[Fact[events.StepCompleted]]) -> None:
     """An output, and its numbers. One that is not finite is not found by its value."""
     for fact in facts:
         run, step = fact.body.run, step_view(fact)
@@ -161,7 +151,7 @@ def step_completed(db: sqlite3.Connection, facts: Iterable[Fact[StepCompleted]])
         )
 
 
-def step_cached(db: sqlite3.Connection, facts: Iterable[Fact[StepCached]]) -> None:
+def step_cached(db: sqlite3.Connection, facts: Iterable[Fact[events.StepCached]]) -> None:
     """An output that another run made, with the numbers that it recorded."""
     for fact in facts:
         found = ArtifactView.of(fact.body.run, taken(fact, None))
@@ -181,7 +171,7 @@ def _result(db: sqlite3.Connection, found: ArtifactView) -> None:
     db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(found))
 
 
-def step_failed(db: sqlite3.Connection, facts: Iterable[Fact[StepFailed]]) -> None:
+def step_failed(db: sqlite3.Connection, facts: Iterable[Fact[events.StepFailed]]) -> None:
     """The newest failure of a run."""
     db.executemany(
         "UPDATE runs SET failed = ?, interrupted = ? WHERE run = ?",
@@ -189,12 +179,12 @@ def step_failed(db: sqlite3.Connection, facts: Iterable[Fact[StepFailed]]) -> No
     )
 
 
-def run_completed(db: sqlite3.Connection, facts: Iterable[Fact[RunCompleted]]) -> None:
+def run_completed(db: sqlite3.Connection, facts: Iterable[Fact[events.RunCompleted]]) -> None:
     """A run is complete."""
     db.executemany("UPDATE runs SET completed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
 
 
-def checkpoint_saved(db: sqlite3.Connection, facts: Iterable[Fact[CheckpointSaved]]) -> None:
+def checkpoint_saved(db: sqlite3.Connection, facts: Iterable[Fact[events.CheckpointSaved]]) -> None:
     """A training checkpoint."""
     db.executemany(
         "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
@@ -202,12 +192,12 @@ def checkpoint_saved(db: sqlite3.Connection, facts: Iterable[Fact[CheckpointSave
     )
 
 
-def replayed(db: sqlite3.Connection, facts: Iterable[Fact[ReplayCompleted]]) -> None:
+def replayed(db: sqlite3.Connection, facts: Iterable[Fact[events.ReplayCompleted]]) -> None:
     """A verification of a run."""
     db.executemany("INSERT OR IGNORE INTO replays VALUES (?, ?)", ((fact.body.run, fact.index) for fact in facts))
 
 
-def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[RunLabelled]]) -> None:
+def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[events.RunLabelled]]) -> None:
     """What somebody says of a run, on top of what was said before."""
     for fact in facts:
         now = labels_in(db, fact.body.run).after(fact.body)
@@ -222,27 +212,27 @@ def labels_in(db: sqlite3.Connection, run: str) -> Labels:
 
 
 Fold = Callable[[sqlite3.Connection, Iterable[Any]], None]
-FOLDS: Mapping[type[Body], Fold] = {
-    RunStarted: started,
-    StepCompleted: step_completed,
-    StepCached: step_cached,
-    StepFailed: step_failed,
-    RunCompleted: run_completed,
-    CheckpointSaved: checkpoint_saved,
-    ReplayCompleted: replayed,
-    RunLabelled: run_labelled,
+FOLDS: Mapping[type[events.Body], Fold] = {
+    events.RunStarted: started,
+    events.StepCompleted: step_completed,
+    events.StepCached: step_cached,
+    events.StepFailed: step_failed,
+    events.RunCompleted: run_completed,
+    events.CheckpointSaved: checkpoint_saved,
+    events.ReplayCompleted: replayed,
+    events.RunLabelled: run_labelled,
 }
 """In this order, which is one in which every row finds what it refers to."""
 
 
 def _stands(event: Event, body: Any) -> bool:
     """Whether an event stands in the stream of the run that it speaks of; verdicts may stand anywhere."""
-    if isinstance(body, RunLabelled):
+    if isinstance(body, events.RunLabelled):
         return event.stream == label_stream(body.run)
-    return isinstance(body, ReplayCompleted) or stands_in_stream(event, body.run)
+    return isinstance(body, events.ReplayCompleted) or stands_in_stream(event, body.run)
 
 
-def readable[T: Body](kind: type[T], found: Iterable[Indexed]) -> Iterator[Fact[T]]:
+def readable[T: events.Body](kind: type[T], found: Iterable[Indexed]) -> Iterator[Fact[T]]:
     """Those of these events whose body fits their type and that stand where such an event is its run's own; a step goes by its
     address, where it has one."""
     for index, event in found:

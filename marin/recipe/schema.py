@@ -30,7 +30,7 @@ from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
 from marin.recipe.form.float32 import check_float32
 from marin.recipe.form.optimizer import Optimizer as Optimizer
-from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, completed
+from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, check_written, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
 from marin.recipe.form.record import digest as digest
@@ -382,9 +382,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
             and, for a misspelt key, the nearest valid one. Or a value cannot be recorded.
     """
     recipe = _typed(data, where=where)
-    if recipe.optimizer.decay is not None and recipe.optimizer.rounding is None:
-        optimizer = msgspec.structs.replace(recipe.optimizer, rounding="nearest")
-        recipe = msgspec.structs.replace(recipe, optimizer=optimizer)
+    check_written(data.get("optimizer"), recipe.optimizer.name, where)
     recipe = msgspec.structs.replace(recipe, optimizer=completed(recipe.optimizer))
     model = recipe.model
     if model.architecture == "gpt2" and model.inner_width is None and model.intermediate_dim != 4 * model.hidden_dim:

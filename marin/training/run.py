@@ -26,20 +26,7 @@ from marin.recipe.model import LEARNING, WORDS
 from marin.recipe.objective import between_updates
 from marin.recipe.schema import Keep, Recipe, may_be_masked
 from marin.recipe.seeds import seeds_of
-from marin.record.events import (
-    CHECKPOINT_SAVED,
-    GRAD_NORM,
-    METRICS_RECORDED,
-    TRAIN_SEGMENT,
-    TRAIN_STARTED,
-    CheckpointSaved,
-    Json,
-    Retention,
-    TrainSegment,
-    TrainStarted,
-    read,
-    write,
-)
+from marin.record import events
 from marin.record.meter import Meter, recorded
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
@@ -55,7 +42,7 @@ from marin.training.tokens.cache import count_tokens
 logger = logging.getLogger(__name__)
 
 
-def program_identity(training: Training) -> Json:
+def program_identity(training: Training) -> events.Json:
     """What is compiled and by what: StableHLO digests, and :func:`compiled_identity`."""
     functions = {
         **training.step.program(),
@@ -65,12 +52,12 @@ def program_identity(training: Training) -> Json:
     return {"functions": functions} | compiled_identity(training)
 
 
-def compiled_identity(training: Training) -> Json:
+def compiled_identity(training: Training) -> events.Json:
     """Flags, versions, the groups of an optimizer that has some and, where one device's programs are compiled apart from the
     mesh, their optimised HLO with the kind of device and its compiler. Independent of the number of devices, and known without
     tracing anything again."""
     arithmetic, optimised = training.recipe.arithmetic, training.step.optimised
-    known: Json = {
+    known: events.Json = {
         "xla_flags": list(arithmetic.xla_flags),
         "threads": arithmetic.threads,
         "profile": arithmetic.profile,
@@ -86,7 +73,7 @@ def compiled_identity(training: Training) -> Json:
     return known | {"optimised": dict(optimised), "device_kind": device.device_kind, "compiler": compiler}
 
 
-def _optimizer_groups(training: Training) -> Json:
+def _optimizer_groups(training: Training) -> events.Json:
     """Of an optimizer that looks across tensors: the parameters that each of its rules moves, by their paths in the model."""
     if training.recipe.optimizer.elementwise:
         return {}
@@ -108,19 +95,19 @@ def check_pause(recipe: Recipe, pause: int | None) -> None:
         )
 
 
-def retained(recipe: Recipe, keep: Keep | None) -> Retention | None:
+def retained(recipe: Recipe, keep: Keep | None) -> events.Retention | None:
     """The policy as it is recorded: the states that an evaluation is due for are kept too, for a verifier measures them
     again."""
     if keep is None:
         return None
-    return Retention(every=sorted({keep.every, recipe.evaluation.every or 0} - {0}), last=keep.last)
+    return events.Retention(every=sorted({keep.every, recipe.evaluation.every or 0} - {0}), last=keep.last)
 
 
-def described(mesh: Mesh) -> Json:
+def described(mesh: Mesh) -> events.Json:
     """Platform and kind of the devices that train, the process of each, how many share the matrices or
     the experts of a layer where some do, and coordinates where the platform has some."""
     devices = mesh.devices.ravel().tolist()
-    found: Json = {
+    found: events.Json = {
         "platform": devices[0].platform,
         "kind": devices[0].device_kind,
         "processes": [device.process_index for device in devices],
@@ -171,8 +158,8 @@ def train(task: Task) -> StepResult:
         with waiting("making the initial state"):
             state, manifest = training.start(task.inputs.get(PREVIOUS))
     else:
-        segment = read(TrainSegment, done[0], where="last recorded segment")
-        tree, at = read(CheckpointSaved, done[1], where="last training checkpoint").artifact, segment.end
+        segment = events.read(events.TrainSegment, done[0], where="last recorded segment")
+        tree, at = events.read(events.CheckpointSaved, done[1], where="last training checkpoint").artifact, segment.end
         where = f"checkpoint of train step {at}"
         state, manifest = training.resume((task.store, tree), segment.end_state, where=where)
         logger.info("resuming at train step %d", at)
@@ -243,12 +230,12 @@ class Recorder:
     manifest: StateManifest
     tree: str | None
 
-    def started(self, training: Training, at: int, program: Json) -> None:
+    def started(self, training: Training, at: int, program: events.Json) -> None:
         """The training goes on at train step ``at``."""
         task = self.task
         task.journal.record(
-            TRAIN_STARTED,
-            TrainStarted(
+            events.TRAIN_STARTED,
+            events.TrainStarted(
                 run=task.run,
                 first_step=at,
                 num_steps=task.recipe.last_step,
@@ -272,18 +259,18 @@ class Recorder:
             task.store.put_bytes(record)
         self.checkpoint(steps.end, saved)
         task.journal.record(
-            TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
+            events.TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
         )
-        curves = {GRAD_NORM: steps.grad_norms, **steps.routers, **steps.completions}
-        task.journal.record(METRICS_RECORDED, recorded(task.run, "train", steps.start, curves, lap))
+        curves = {events.GRAD_NORM: steps.grad_norms, **steps.routers, **steps.completions}
+        task.journal.record(events.METRICS_RECORDED, recorded(task.run, "train", steps.start, curves, lap))
         logger.info("train steps %d to %d recorded", steps.start, steps.end - 1)
 
     def checkpoint(self, step: int, saved: Saved) -> None:
         """A state that is saved, as the one before train step ``step``."""
         task = self.task
         task.journal.record(
-            CHECKPOINT_SAVED,
-            CheckpointSaved(
+            events.CHECKPOINT_SAVED,
+            events.CheckpointSaved(
                 run=task.run,
                 step=step,
                 state=saved.manifest.digest,
@@ -299,8 +286,8 @@ def result_of(task: Task, manifest: StateManifest, tree: str) -> StepResult:
     """The state in ``tree`` as the step's output. Losses of all recorded segments of this run, in order, as metrics and as a
     table to plot."""
     losses: dict[int, float] = {}
-    for body in task.journal.history(TRAIN_SEGMENT):
-        assert isinstance(body, TrainSegment)
+    for body in task.journal.history(events.TRAIN_SEGMENT):
+        assert isinstance(body, events.TrainSegment)
         losses |= {body.start + i: float.fromhex(loss) for i, loss in enumerate(body.losses)}
     first = task.recipe.first_step
     ordered = [losses[step] for step in range(first, task.recipe.last_step)]
@@ -316,17 +303,21 @@ def result_of(task: Task, manifest: StateManifest, tree: str) -> StepResult:
     )
 
 
-def resumable_by_leader(task: Task) -> list[Json] | None:
+def resumable_by_leader(task: Task) -> list[events.Json] | None:
     """What :func:`resumable` finds, as the leader tells it to the others."""
     found = resumable(task) if hosts.leader() else None
-    return None if found is None else [write(body) for body in found]
+    return None if found is None else [events.write(body) for body in found]
 
 
-def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
+def resumable(task: Task) -> tuple[events.TrainSegment, events.CheckpointSaved] | None:
     """The furthest recorded segment of this run whose checkpoint the store still has."""
-    saved = {body.state: body for body in task.journal.history(CHECKPOINT_SAVED) if isinstance(body, CheckpointSaved)}
-    for body in reversed(task.journal.history(TRAIN_SEGMENT)):
-        assert isinstance(body, TrainSegment)
+    saved = {
+        body.state: body
+        for body in task.journal.history(events.CHECKPOINT_SAVED)
+        if isinstance(body, events.CheckpointSaved)
+    }
+    for body in reversed(task.journal.history(events.TRAIN_SEGMENT)):
+        assert isinstance(body, events.TrainSegment)
         checkpoint = saved.get(body.end_state)
         if checkpoint is not None and task.store.has(checkpoint.artifact) and between_updates(task.recipe, body.end):
             return body, checkpoint
@@ -344,9 +335,9 @@ def keep_last(saver: Saver, recorder: Recorder, error: NotFinite) -> str:
     return recorder.tree or ""
 
 
-def segment_event(run: str, record: SegmentRecord, trace: str) -> TrainSegment:
+def segment_event(run: str, record: SegmentRecord, trace: str) -> events.TrainSegment:
     """The event of a segment; ``trace``: the digest of the stored one."""
-    return TrainSegment(
+    return events.TrainSegment(
         run=run,
         start=record.steps.start,
         end=record.steps.end,

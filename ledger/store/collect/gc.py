@@ -34,25 +34,10 @@ from typing import Final
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFailed, Tampered
 from ledger.format.digest import digest_bytes, parse_digest
 from ledger.storage.port import Detail
+from ledger.store import layout
 from ledger.store.blobs.blobs import RENEW_SECONDS
 from ledger.store.collect.leases import list_leases
 from ledger.store.collect.pins import list_pins
-from ledger.store.layout import (
-    BLOBS,
-    GC_LOCK,
-    INCOMING,
-    PACKED,
-    PACKFILES,
-    PARTS,
-    QUARANTINE,
-    STORE,
-    TREES,
-    blob_name,
-    digest_of,
-    packed_name,
-    parts_name,
-    tree_name,
-)
 from ledger.store.packs.packfile import Index, read_index
 from ledger.store.packs.packing import parse_packed
 from ledger.store.parts import small_digest
@@ -106,7 +91,7 @@ def collect_garbage(
     collection = _Collection(store, time.time() if now is None else now, min_age, dry_run)
     if dry_run:
         return collection.run(roots)
-    with store.storage.lock(GC_LOCK, "garbage collection"):
+    with store.storage.lock(layout.GC_LOCK, "garbage collection"):
         return collection.run(roots)
 
 
@@ -141,16 +126,19 @@ class _Collection:
         named = {*roots, *(found.digest for found in list_pins(self._storage))}
         # Set aside by earlier runs; what this run sets aside is looked at by the next.
         aside = list(self._set_aside())
-        areas = {area: list(self._storage.details(area)) for area in (TREES, PACKED, BLOBS, PACKFILES, PARTS)}
+        areas = {
+            area: list(self._storage.details(area))
+            for area in (layout.TREES, layout.PACKED, layout.BLOBS, layout.PACKFILES, layout.PARTS)
+        }
         lying = {old.name: old.where for old in aside}
         lying |= {found.name: found.name for area in areas.values() for found in area}
         self._read_packfiles(lying)
         keep, missing = self._mark(named, areas, lying)
         for old in aside:
             self._decide(old, old.name in keep)
-        self._take_out(areas[PACKFILES], keep)
+        self._take_out(areas[layout.PACKFILES], keep)
         kept = self._sweep(areas, keep)
-        if not self._dry_run and any(swept.name.startswith(PACKFILES) for swept in self._swept):
+        if not self._dry_run and any(swept.name.startswith(layout.PACKFILES) for swept in self._swept):
             self._store.blobs.packfiles.publish()
         return Collected(tuple(self._swept), kept, tuple(sorted(missing)), self._dry_run)
 
@@ -160,15 +148,15 @@ class _Collection:
         """Names that are kept for being named, and roots that are not here at all."""
         keep: set[str] = set()
         missing: set[str] = set()
-        for area in (TREES, PACKED):
+        for area in (layout.TREES, layout.PACKED):
             for found in areas[area]:
                 with suppress(Malformed):
-                    digest = digest_of(found.name, area)
+                    digest = layout.digest_of(found.name, area)
                     if digest not in roots and found.modified >= self._young:
                         self._keep(digest, lying, keep)
         for digest in roots:
             self._keep(digest, lying, keep)
-            if not any(name(digest) in lying for name in (tree_name, blob_name, packed_name)):
+            if not any(name(digest) in lying for name in (layout.tree_name, layout.blob_name, layout.packed_name)):
                 raw = parse_digest(digest)
                 if all(index.find(raw) is None for index in self._packfiles.values()):
                     missing.add(digest)
@@ -177,7 +165,10 @@ class _Collection:
             [
                 name
                 for name, index in self._packfiles.items()
-                if any(blob_name(d) in keep and (lying[name] == name or blob_name(d) not in lying) for d, _ in index)
+                if any(
+                    layout.blob_name(d) in keep and (lying[name] == name or layout.blob_name(d) not in lying)
+                    for d, _ in index
+                )
             ]
         )
         return keep, missing
@@ -185,7 +176,7 @@ class _Collection:
     def _read_packfiles(self, lying: Mapping[str, str]) -> None:
         """Know what is in each packfile. One that cannot be read is for ``Store.verify_all`` to name, and stays."""
         for name, where in lying.items():
-            if name.startswith(PACKFILES):
+            if name.startswith(layout.PACKFILES):
                 try:
                     self._packfiles[name] = read_index(self._storage, name, where)
                 except NotFound:
@@ -200,7 +191,7 @@ class _Collection:
             index = self._packfiles.get(found.name)
             if index is None or found.name not in keep or found.modified >= self._young:
                 continue
-            kept = [(digest, place) for digest, place in index if blob_name(digest) in keep]
+            kept = [(digest, place) for digest, place in index if layout.blob_name(digest) in keep]
             if sum(place.size for _, place in kept) * 2 >= sum(place.size for _, place in index):
                 continue
             try:
@@ -219,10 +210,10 @@ class _Collection:
         waiting = [digest]
         while waiting:
             digest = waiting.pop()
-            tree, packed = tree_name(digest), packed_name(digest)
-            if blob_name(digest) in keep:
+            tree, packed = layout.tree_name(digest), layout.packed_name(digest)
+            if layout.blob_name(digest) in keep:
                 continue
-            keep.update((tree, packed, blob_name(digest), parts_name(digest)))
+            keep.update((tree, packed, layout.blob_name(digest), layout.parts_name(digest)))
             if tree in lying:
                 waiting.extend(entry.digest for entry in self._manifest(digest, lying[tree]))
             if packed in lying:
@@ -257,10 +248,10 @@ class _Collection:
 
     def _set_aside(self) -> Iterator[_Aside]:
         """Everything in quarantine."""
-        for found in self._storage.details(QUARANTINE):
-            batch, _, name = found.name.removeprefix(QUARANTINE).partition("/")
+        for found in self._storage.details(layout.QUARANTINE):
+            batch, _, name = found.name.removeprefix(layout.QUARANTINE).partition("/")
             if batch.isdecimal() and name:
-                yield _Aside(found.name, STORE + name, float(batch), found.size)
+                yield _Aside(found.name, layout.STORE + name, float(batch), found.size)
 
     def _decide(self, old: _Aside, named: bool) -> None:
         """Bring back or delete something that an earlier run set aside, or leave it where it is."""
@@ -285,40 +276,43 @@ class _Collection:
     def _sweep(self, areas: Mapping[str, list[Detail]], keep: set[str]) -> int:
         """Set aside what is neither named nor young; the number of artifacts that stay."""
         kept: set[str] = set()
-        for area in (TREES, PACKED, BLOBS, PACKFILES, PARTS):
+        for area in (layout.TREES, layout.PACKED, layout.BLOBS, layout.PACKFILES, layout.PARTS):
             for found in areas[area]:
                 spread = found.name.removeprefix(area)
                 if found.name in keep or found.modified >= self._young or found.name in self._unreadable_packfiles:
                     kept.add(spread)
-                elif area == PARTS and spread in kept:
+                elif area == layout.PARTS and spread in kept:
                     continue  # part hashes go with their blob
                 elif (now := self._look(found.name)) is not None and now.modified < self._young:
                     why = self._reasons.get(found.name, self._why)
                     self._swept.append(Swept("set aside", found.name, found.size, why))
-                    aside = f"{QUARANTINE}{int(self._now)}/{found.name.removeprefix(STORE)}"
+                    aside = f"{layout.QUARANTINE}{int(self._now)}/{found.name.removeprefix(layout.STORE)}"
                     self._move(found.name, aside)
                 elif now is not None:
                     kept.add(spread)
-        for found in self._storage.details(INCOMING):
+        for found in self._storage.details(layout.INCOMING):
             if found.modified < self._young:
                 why = "a transfer that nobody went on with"
                 self._swept.append(Swept("delete", found.name, found.size, why))
                 if not self._dry_run:
                     self._storage.remove(found.name)
         whole = sum(
-            1 for area in (TREES, PACKED, BLOBS) for found in areas[area] if found.name.removeprefix(area) in kept
+            1
+            for area in (layout.TREES, layout.PACKED, layout.BLOBS)
+            for found in areas[area]
+            if found.name.removeprefix(area) in kept
         )
         return whole + sum(
             len(self._packfiles.get(found.name, ()))
-            for found in areas[PACKFILES]
-            if found.name.removeprefix(PACKFILES) in kept
+            for found in areas[layout.PACKFILES]
+            if found.name.removeprefix(layout.PACKFILES) in kept
         )
 
     def _move(self, name: str, to: str) -> None:
         if self._dry_run:
             return
         with suppress(NotFound):  # gone meanwhile: somebody brought it back
-            if not name.startswith(QUARANTINE) or not self._storage.exists(to):
+            if not name.startswith(layout.QUARANTINE) or not self._storage.exists(to):
                 self._storage.rename(name, to)
             else:
                 # It was put again; the new file was verified by that put, this one by nobody.
@@ -327,7 +321,7 @@ class _Collection:
 
     def _prune(self) -> None:
         """Remove folders of the quarantine that have become empty, on a disk that has folders."""
-        quarantine = self._storage.local_path(QUARANTINE.rstrip("/"))
+        quarantine = self._storage.local_path(layout.QUARANTINE.rstrip("/"))
         if quarantine is None:
             return
         for folder, _, _ in os.walk(quarantine, topdown=False):

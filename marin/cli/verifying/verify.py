@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ledger import (
-    LedgerError,
-    Malformed,
-    Storage,
-    Tampered,
-    Unavailable,
-    Unverified,
-    VerifierKey,
-    WitnessPolicy,
-    open_storage,
-)
+import ledger
 from marin.cli.execution import execution_of, of_accelerator, of_topology, on_devices, on_processes
 from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
@@ -230,7 +220,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         if (judge_site := site_judge(place.place)) is not None:
             check_alone(ctx, "a site")
             keys = [parse_vkey(key) for key in options.vkey]
-            finish_alone(ctx, judge_site(open_storage(place.place), keys, place.page), as_json=options.as_json)
+            finish_alone(ctx, judge_site(ledger.open_storage(place.place), keys, place.page), as_json=options.as_json)
         os.environ["MARIN_ROOT"] = place.place  # the publication there
     if options.html is not None and not options.html.parent.is_dir():
         raise UsageError(
@@ -241,7 +231,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="make the folder first, or name another",
         )
     if options.html is not None and not os.access(options.html.parent, os.W_OK):
-        raise Unavailable(
+        raise ledger.Unavailable(
             "a page cannot be written there",
             where="--html",
             expected="a folder that this user may write to",
@@ -388,7 +378,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 f"reads about {human_size(size)} of the store at {root.location}, what is asked for and no more",
                 err=True,
             )
-    except (Malformed, Tampered, Unverified) as error:
+    except (ledger.Malformed, ledger.Tampered, ledger.Unverified) as error:
         finish(
             ctx,
             unreadable(root, run, trusted, error, wanted or NAMES),
@@ -433,7 +423,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             report = verification.record(report, own)
             if own.absolute != root.absolute:
                 say(f"recorded in {own.location}", err=True)
-        except LedgerError as error:
+        except ledger.LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
     finish(
         ctx, report, verification.judged_run(report, own), html=options.html, as_json=options.as_json, log=own or root
@@ -499,12 +489,14 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     return found
 
 
-def site_judge(place: str) -> Callable[[Storage, Sequence[VerifierKey], str], Judgement] | None:
+def site_judge(place: str) -> Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] | None:
     """What judges the pages at ``place``, where these are a site, which has no log beside it."""
-    storage = open_storage(place)
+    storage = ledger.open_storage(place)
     if storage.exists(VKEY) or not any(map(storage.exists, OF_A_SITE)):
         return None
-    found: Callable[[Storage, Sequence[VerifierKey], str], Judgement] = plugins.named(DOCUMENTS, "site", "a site")
+    found: Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] = plugins.named(
+        DOCUMENTS, "site", "a site"
+    )
     return found
 
 
@@ -536,13 +528,13 @@ def check_alone(ctx: click.Context, what: str) -> None:
 
 
 def _judged_alone(
-    dossier: Path | None, unlearning: Path | None, keys: Sequence[VerifierKey], policy: Path | None
+    dossier: Path | None, unlearning: Path | None, keys: Sequence[ledger.VerifierKey], policy: Path | None
 ) -> Judgement:
     from marin.record.trust.evidence import sources  # as above: not for --help
 
     name = "dossier" if unlearning is None else "certificate"
-    judge: Callable[[Path | None, Sequence[VerifierKey], WitnessPolicy | None], Judgement] = plugins.named(
-        DOCUMENTS, name, f"marin verify, a {name}"
+    judge: Callable[[Path | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
+        plugins.named(DOCUMENTS, name, f"marin verify, a {name}")
     )
     return judge(dossier if unlearning is None else unlearning, keys, sources(policy).policy)
 
@@ -582,7 +574,7 @@ def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
     if mine and "://" not in verified.location:
         home = home_of(verified.verifier, verified.storage, verified.absolute)
         return verified if home == verified.absolute else open_root(home)
-    with suppress(LedgerError):
+    with suppress(ledger.LedgerError):
         here = open_root(DEFAULT_ROOT)
         if mine or here.absolute != verified.absolute:  # somebody else's log gets nothing, whatever key it names
             here.signer()

@@ -49,6 +49,16 @@ def fixed(function: Callable[..., Any], *examples: Any, recipe: Recipe | None = 
     return exact(function, *examples, factors=NEAREST if recipe is None else factors_of(recipe))
 
 
+def causal_logits(model: Any, tokens: Any, places: Any) -> Any:
+    """See there."""
+    import jax.numpy as jnp
+
+    from marin.plugins.exact.causal import head_logits, hidden_states
+
+    states = jnp.take_along_axis(hidden_states(model, tokens), places[..., None], axis=1)
+    return head_logits(model, states)
+
+
 def differences(recipe: Recipe, vocab_size: int, recorded: Mapping[str, bytes]) -> Mapping[str, str]:
     """See there."""
     from marin.plugins.exact.program import first_difference

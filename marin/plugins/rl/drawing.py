@@ -1,7 +1,7 @@
 """What draws completions by a state: proposals are made however it is fast, and one exact pass says which of them are drawn.
 
 The pass has of each place of a completion the token that is drawn there, and no bit of a position depends on later ones
-(:mod:`marin.plugins.rl.causal`). So where every token is the one that is drawn after those before it, drawing them one by one
+(:mod:`marin.plugins.exact.causal`). So where every token is the one that is drawn after those before it, drawing them one by one
 gives them; up to the first that is another, and with the right one in its place, they are drawn too. What nobody proposes costs a
 pass for each token. Who proposes decides no bit: the plugin ``drafts``, a record, or nobody.
 """
@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from marin.errors import Diverged
-from marin.plugins.rl.causal import hidden_states
+from marin.plugins.exact.causal import hidden_states
 from marin.plugins.rl.policy import among, drawn_tokens, entropies, policy_logits, token_logprobs
 from marin.provenance.plugins import own_points
 from marin.recipe.schema import Recipe

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marin.plugins.rl.causal import hidden_states
+from marin.plugins.exact.causal import hidden_states
 from marin.plugins.rl.policy import policy_logits, token_logprobs
 from marin.recipe.schema import Recipe
 

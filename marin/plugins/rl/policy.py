@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jrandom
 import numpy as np
 
-from marin.plugins.rl.causal import head_logits
+from marin.plugins.exact.causal import head_logits
 from marin.recipe.objective import Objective
 
 

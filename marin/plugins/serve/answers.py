@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from marin.data.borrowed.ranks import alphabet
-from marin.evaluation.scoring import Prompt, request_name
+from marin.evaluation.scoring import Prompt, has_causal_pass, request_name
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.engine import SequenceRequest, SequenceUpdate
 from marin.plugins.serve.ranking import Ranked
@@ -98,7 +98,7 @@ class Question:
             "temperature": self.temperature,
             "max_tokens": self.limit,
             "stop": list(self.stops),
-        }
+        } | ({"causal": True} if has_causal_pass(self.subject.recipe) else {})
 
 
 def question(

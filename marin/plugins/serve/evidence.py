@@ -37,6 +37,8 @@ class Evidence(Struct, frozen=True):
     choices: Annotated[list[Choice], Meta(min_length=1, max_length=MOST_SEQUENCES)]
     run: str | None = None
     step: int | None = None
+    causal: bool = False
+    """Whether its tokens come from the causal pass of profile ``exact``; a release that had none says nothing."""
 
 
 def read_answer(content: bytes, where: str) -> tuple[Evidence, dict[str, Any]]:

@@ -77,7 +77,8 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
         return Replayed(0, 0, {"what": "choices", "expected": len(prompts), "found": found})
     # Choice by choice, and the first difference ends it: what follows a wrong token follows from it.
     count = logprobs = 0
-    generated, ranker = scorer.generate(prompts, evidence.seed), Ranker(scorer)
+    generating = scorer if evidence.causal else scorer.one_by_one()
+    generated, ranker = generating.generate(prompts, evidence.seed), Ranker(scorer)
     for place, (choice, new, chosen) in enumerate(zip(evidence.choices, generated, shown, strict=True)):
         if difference := _tokens_differ(place, choice.tokens, new):
             return Replayed(count, logprobs, difference)

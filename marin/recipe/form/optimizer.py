@@ -123,8 +123,10 @@ NO_EXACT_FORM: Mapping[str, str] = {
 
 def completed(optimizer: Optimizer) -> Optimizer:
     """With Levanter's value in every field of its own that says nothing, as a new recipe is recorded."""
-    own = OWN[optimizer.name].items()
-    return structs.replace(optimizer, **{name: value for name, value in own if getattr(optimizer, name) is None})
+    own = dict(OWN[optimizer.name]) | ({} if optimizer.decay is None else {"rounding": "nearest"})
+    return structs.replace(
+        optimizer, **{name: value for name, value in own.items() if getattr(optimizer, name) is None}
+    )
 
 
 def foreign(name: object) -> frozenset[str]:
@@ -146,6 +148,17 @@ def check_name(name: object, where: str) -> None:
             found=f"{name}: {NO_EXACT_FORM[name]}",
             cure="choose optimizer=muon, or another one",
         )
+
+
+def check_written(values: object, name: str, where: str) -> None:
+    """Refuse null in a field of its own that Levanter could not compute with, in the section as somebody wrote it.
+
+    Raises:
+        UsageError: which field.
+    """
+    for field, value in OWN[name].items():
+        if value is not None and isinstance(values, Mapping) and values.get(field, value) is None:
+            _refuse(where, field, f"a value, such as {value}", None, "leave it out for that value")
 
 
 def check_read(optimizer: Optimizer, where: str) -> None:

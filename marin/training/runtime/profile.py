@@ -60,6 +60,10 @@ class Profile(Protocol):
             UsageError: an operation has no such form.
         """
 
+    def causal_logits(self, model: Any, tokens: Any, places: Any) -> Any:
+        """float32[batch, count, vocabulary] after ``places``, int32[batch, count], of ``tokens``, int32[batch, length]: to be
+        traced into what :meth:`fixed` takes. No bit depends on later tokens, or on how many there are."""
+
     def step(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
         """The train step."""
 

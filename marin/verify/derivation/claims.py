@@ -29,18 +29,7 @@ from marin.kinds.known import among, kind_of_body
 from marin.process.text import several, written
 from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
-from marin.record.events import (
-    DATA_STEPS,
-    GRAD_NORM,
-    LOOP,
-    MACHINE,
-    MODEL_STEPS,
-    CheckpointSaved,
-    Continues,
-    MetricsRecorded,
-    ReplayCompleted,
-    RunStarted,
-)
+from marin.record import events
 from marin.record.outputs import by_content
 from marin.verify.derivation.attempts import unjudged
 from marin.verify.derivation.record import RunRecord, facts, is_verdict
@@ -49,7 +38,7 @@ from marin.verify.derivation.series import recorded_series
 
 
 def derive(
-    record: RunRecord, plan: Plan, *, until: Continues | None = None, otherwise: Sequence[str] = ()
+    record: RunRecord, plan: Plan, *, until: events.Continues | None = None, otherwise: Sequence[str] = ()
 ) -> tuple[Claim, ...]:
     """All claims of a run, in the order in which they would be asked about. ``until``: of a run that a later phase
     continues, where it was left; what it says of the time after that is judged by nobody. ``otherwise``: in what the program
@@ -206,7 +195,7 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
         yield Claim(f"these were stored as {_stored(left)}", "claimed", event=left[0].index)
 
 
-def _stored(left: Sequence[Fact[CheckpointSaved]]) -> str:
+def _stored(left: Sequence[Fact[events.CheckpointSaved]]) -> str:
     """Artifact and size of the first few, and how many there are more."""
     told = [f"step {one.body.step}: {one.body.artifact}, {one.body.size} bytes" for one in left[:4]]
     return "; ".join([*told, *([f"and {len(left) - len(told)} more"] if len(left) > len(told) else [])])
@@ -219,7 +208,7 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
         "tokenizer": "the model that it begins with" if kept else "that corpus" if taken is None else taken.artifact,
         "tokens": "that corpus and tokenizer",
     }
-    for name in DATA_STEPS:
+    for name in events.DATA_STEPS:
         if (view := record.run.steps.get(name)) is not None:
             yield Claim(
                 f"{name} {view.output.digest}{_metrics(view)} follows from {sources[name]}",
@@ -282,7 +271,7 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             fact.index,
             (body.start, body.end),
         )
-    if told := [name for name in recorded_series(record) if name != GRAD_NORM]:
+    if told := [name for name in recorded_series(record) if name != events.GRAD_NORM]:
         yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
 
 
@@ -333,16 +322,18 @@ def _of_loop(record: RunRecord) -> Iterator[Claim]:
     if unsaid:
         yield Claim(f"of {several(len(unsaid), 'train steps')} it does not say what they saw", "claimed")
     for name, view in run.steps.items():
-        if name != LOOP:
+        if name != events.LOOP:
             yield Claim(f"output {name} is {view.output.digest}", "execution", "model", view.index)
-    measured = {series.key: fact.index for fact in facts(record.own, MetricsRecorded) for series in fact.body.series}
+    measured = {
+        series.key: fact.index for fact in facts(record.own, events.MetricsRecorded) for series in fact.body.series
+    }
     if measured:
         names = ", ".join(sorted(measured))
         yield Claim(f"its loop measured {names}: compared with nothing", "claimed", event=max(measured.values()))
 
 
 def _of_the_model(record: RunRecord) -> Iterator[Claim]:
-    for name in MODEL_STEPS:
+    for name in events.MODEL_STEPS:
         if (view := record.run.steps.get(name)) is not None:
             what = "measured on the last state" if name == "evaluate" else "the last state in a public format"
             yield Claim(f"{name} {view.output.digest}{_metrics(view)} is {what}", "execution", "model", view.index)
@@ -364,7 +355,7 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
 
 @dataclass(frozen=True)
 class _Around:
-    started: RunStarted
+    started: events.RunStarted
     referred: Mapping[int, Any]
 
 
@@ -389,9 +380,9 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
                     yield from kind.claims(fact, _Around(stretch.started.body, record.referred))
         measured = {
             series.key
-            for fact in facts(stretch, MetricsRecorded)
+            for fact in facts(stretch, events.MetricsRecorded)
             for series in fact.body.series
-            if series.key.startswith(MACHINE)
+            if series.key.startswith(events.MACHINE)
         }
         if measured:
             yield Claim(f"measured meanwhile: {', '.join(sorted(measured))}", "claimed")
@@ -401,7 +392,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
             "but what their writers left",
             "claimed",
         )
-    if others := facts(record.own, ReplayCompleted):
+    if others := facts(record.own, events.ReplayCompleted):
         often = "once" if len(others) == 1 else f"{len(others)} times"
         yield Claim(f"verified {often}, says this log", "claimed", event=others[-1].index)
 

@@ -204,11 +204,13 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["nonsense"]) == 2
     assert main.run(["--nonsense"]) == 2
     assert main.run(["ledger", "apend"]) == 2
+    assert main.run(["fsck"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "No such command 'nonsense'" in err
     assert "No such option" in err
     assert "No such command 'apend': did you mean append?" in err
+    assert "No such command 'fsck': did you mean marin ledger fsck?" in err
 
 
 def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

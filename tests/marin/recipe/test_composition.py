@@ -108,6 +108,10 @@ def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple
             ["optimizer.momentum=0.9"],
             r"optimizer.momentum: expected null: adamw has none, found 0.9; .*name=muon or muonh",
         ),
+        (
+            ["optimizer=muon", "profile=exact", "optimizer.adam_lr=null"],
+            r"command line: optimizer.adam_lr: expected a value, such as 0.0006, found null; leave it out",
+        ),
         (["optimizer=muon"], r"optimizer.name: expected adamw or lion: under profile portable-cpu .*profile=exact"),
         (["model=moe-nano"], r"model.architecture: expected a dense one: under portable-cpu"),
         (

@@ -24,6 +24,7 @@ from marin.evaluation.scoring import (
     Drafts,
     Prompt,
     Scorer,
+    has_causal_pass,
     lengths,
     request_name,
     window,
@@ -31,6 +32,7 @@ from marin.evaluation.scoring import (
 from marin.recipe.arithmetic import EXACT
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
+from marin.training.runtime.profile import exact_profile
 
 VOCAB = 31
 Architecture = Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"]
@@ -160,10 +162,64 @@ def test_nearly_every_proposal_is_what_is_said(scorer: Scorer) -> None:
     assert len(passes) == len(lengths(48, SHORTEST_ALONE)) and len(new) > 40
 
 
-def test_under_exact_a_pass_has_nothing_behind_the_tokens_that_are_said() -> None:
-    """There a later position decides how values are rounded."""
-    recipe = msgspec.structs.replace(recipe_of(), arithmetic=EXACT)
-    scorer, passes = Scorer(model_of(recipe), recipe), []
+def exact_recipe(
+    architecture: Architecture = "llama", packing: Literal["isolated"] | None = None, **changes: Any
+) -> Recipe:
+    return msgspec.structs.replace(
+        recipe_of(architecture, packing), arithmetic=msgspec.structs.replace(EXACT, **changes)
+    )
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_under_exact_tokens_are_those_of_a_program_for_what_is_before_them(architecture: Architecture) -> None:
+    """No cache, no padding, nothing behind, and Gumbel noise of jax itself: the same tokens, in few passes."""
+    recipe = exact_recipe(architecture)
+    scorer, passes = drafting(model_of(recipe), recipe), []
+    inner = scorer.next_program
+    scorer.next_program = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    prompts = [Prompt((5, 7, 2), 9, never, heat, "one") for heat in (0.0, 2.0)]
+    news = [scorer.generate([prompt], 3)[0] for prompt in prompts]
+    assert len(passes) < sum(map(len, news)) / 2
+    assert [scorer.generate([replace(one, said=new)], 3)[0] for one, new in zip(prompts, news, strict=True)] == news
+    assert scorer.generate(prompts, 3) == news and without(scorer).generate(prompts, 3) == news
+
+    def alone(arrays: Any, ids: jax.Array, place: jax.Array) -> jax.Array:
+        return exact_profile().causal_logits(eqx.combine(arrays, scorer.static), ids, place)
+
+    for prompt, new in zip(prompts, news, strict=True):
+        for at in (0, len(new) - 1):
+            ids = np.asarray([[*prompt.tokens, *new[:at]]], np.int32)
+            place = np.asarray([[ids.shape[1] - 1]], np.int32)
+            program = exact_profile().fixed(alone, scorer.arrays, ids, place, recipe=recipe).jitted()
+            logits = np.asarray(program(scorer.arrays, ids, place))[0, 0]
+            if prompt.temperature:
+                key = jrandom.fold_in(scorer.begin(prompt, 3).key, ids.shape[1] - 1)
+                logits = logits / np.float32(prompt.temperature) + np.asarray(jrandom.gumbel(key, logits.shape))
+            assert int(np.argmax(logits)) == new[at]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "causal"),
+    [
+        (exact_recipe(), True),
+        (exact_recipe("qwen3"), True),
+        (exact_recipe("gpt2"), False),
+        (exact_recipe("mixtral"), False),
+        (exact_recipe(packing="isolated"), False),
+        (exact_recipe(factor_bits=8, factor_rounding="stochastic"), False),
+        (recipe_of(), False),
+    ],
+)
+def test_which_recipes_have_a_causal_pass(recipe: Recipe, causal: bool) -> None:
+    assert has_causal_pass(recipe) is causal
+
+
+def test_where_no_pass_is_causal_under_exact_nothing_is_behind_the_tokens_that_are_said() -> None:
+    """There a later position decides how values are rounded. So it was for every model before there was a causal pass."""
+    recipe = exact_recipe()
+    scorer, passes = Scorer(model_of(recipe), recipe).one_by_one(), []
+    isolated = exact_recipe(packing="isolated")
+    assert Scorer(model_of(isolated), isolated).drafts is None
 
     def five(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
         passes.append((int(np.count_nonzero(np.asarray(ids))), at.tolist()))

@@ -106,6 +106,11 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
     assert settings == present(limit=2, groups=settings.groups)
     body = recorded(limit=2, groups=settings.groups, rules=settings.rules, bootstrap=settings.bootstrap)
     older = recorded(limit=2, groups=settings.groups)
+    for rules in (2, 3, 4):
+        of_rules = recorded(limit=2, groups=settings.groups, rules=rules, bootstrap=settings.bootstrap)
+        assert is_requested(
+            asked, msgspec.structs.replace(of_rules, tasks={task.name: described(task, []) for task in tasks})
+        )
     body = msgspec.structs.replace(body, tasks={task.name: described(task, []) for task in tasks})
     assert is_requested(asked, body) and is_requested(asked, msgspec.structs.replace(older, tasks=body.tasks))
     write_tree(tmp_path / "tree", tasks, {task.name: [] for task in tasks}, {}, settings.groups)

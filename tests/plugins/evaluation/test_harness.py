@@ -22,7 +22,7 @@ from marin.plugins.evaluation.harness.model import Harness, generation
 from marin.plugins.evaluation.harness.recording import evaluated
 from marin.plugins.evaluation.harness.tasks import read_named
 from marin.plugins.evaluation.recorded.evaluated import numbers
-from marin.plugins.evaluation.recorded.records import Settings, write_tree
+from marin.plugins.evaluation.recorded.records import RULES, Settings, write_tree
 from tests.plugins.evaluation.conftest import PAIRS, QUESTIONS
 
 pytestmark = pytest.mark.evaluation
@@ -63,6 +63,16 @@ def test_a_chat_that_was_recorded_is_asked_by_the_template_of_its_rules(
     assert lm.apply_chat_template([{"role": "user", "content": "a"}]) == prompt
     folder = Harness(replace(subject, template=own), scorer, 3, rules=rules)
     assert folder.apply_chat_template([{"role": "user", "content": "a"}]) == "[a]", "a folder's own, under any rules"
+
+
+@pytest.mark.parametrize(("rules", "before"), [(1, True), (4, True), (RULES, False)])
+def test_texts_of_earlier_rules_are_generated_as_they_were(
+    rules: Any, before: bool, folder: Path, subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Scorer] = []
+    monkeypatch.setattr(Scorer, "one_by_one", lambda self: calls.append(self) or self)
+    evaluated(subject, scorer, read_named(["pairs"], folder).tasks, Settings(rules=rules))
+    assert calls == [scorer] * before
 
 
 def test_a_group_has_the_mean_of_its_tasks_by_their_size(folder: Path, subject: Subject, scorer: Scorer) -> None:

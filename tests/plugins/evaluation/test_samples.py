@@ -18,7 +18,7 @@ from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.judge import asker_of, read_tree
 from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.evaluated import Evaluated, numbers
-from marin.plugins.evaluation.recorded.records import Request, Sample, requests_of, write_tree
+from marin.plugins.evaluation.recorded.records import RULES, Request, Sample, requests_of, write_tree
 from marin.plugins.evaluation.samples.drawing import evaluated
 from marin.plugins.evaluation.samples.task import NAME, checked, read, settings_of, task_of, without_samples
 from marin.plugins.evaluation.samples.texts import texts_of
@@ -70,6 +70,17 @@ def test_tokens_are_those_of_a_generation_of_their_prompt_alone(
     assert [line.partition("|")[0] for line in texts_of({NAME: found.samples[NAME][:1]})] == ["The dog"]
 
 
+@pytest.mark.parametrize(("rules", "before"), [(1, True), (4, True), (RULES, False)])
+def test_texts_of_earlier_rules_are_generated_as_they_were(
+    rules: Any, before: bool, subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Scorer] = []
+    monkeypatch.setattr(Scorer, "one_by_one", lambda self: asked.append(self) or self)
+    settings = msgspec.structs.replace(settings_of(ASKED), rules=rules)
+    evaluated(subject, scorer, [], settings)
+    assert asked == [scorer] * before
+
+
 def test_what_stands_is_taken_and_a_changed_answer_is_located(
     found: Evaluated, subject: Subject, scorer: Scorer
 ) -> None:
@@ -99,6 +110,10 @@ def test_which_states_have_the_samples_of_a_recipe(body: EvaluationRecorded) -> 
 
     due = [saved(3, f"sha256:{'4' * 64}"), saved(body.step, body.state)]
     assert without_samples(ASKED, due, [body]) == due[:1]
+    older = msgspec.structs.replace(body, settings={**body.settings, "rules": 1})
+    oldest = msgspec.structs.replace(body, settings={key: x for key, x in body.settings.items() if key != "rules"})
+    assert [without_samples(ASKED, due, [one]) for one in (older, oldest)] == [due[:1], due[:1]]
+    assert without_samples(ASKED, due, [msgspec.structs.replace(body, settings={"rules": 9})]) == due
     for other in (
         msgspec.structs.replace(ASKED, seed=6),
         msgspec.structs.replace(ASKED, temperature=0.0),

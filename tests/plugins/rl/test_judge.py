@@ -15,8 +15,8 @@ import pytest
 
 from ledger import MemoryStorage, NotFound, Store, Tampered
 from marin.errors import DataError
+from marin.plugins.exact.causal import hidden_states
 from marin.plugins.exact.compiled import exact
-from marin.plugins.rl.causal import hidden_states
 from marin.plugins.rl.policy import policy_logits, token_logprobs
 from marin.plugins.rl.record import UpdateRecord, first_difference, read_record
 from marin.plugins.rl.rollouts import DrawnRollouts

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError
+from marin.plugins.exact.causal import head_logits, hidden_states
 from marin.plugins.exact.compiled import exact
-from marin.plugins.rl.causal import head_logits, hidden_states
 from marin.plugins.rl.drawing import Drawing
 from marin.plugins.rl.loss import completion_losses
 from marin.plugins.rl.policy import drawn_tokens, policy_logits, token_logprobs

@@ -148,6 +148,19 @@ def test_a_prompt_is_made_as_it_was_asked_for(subject: Subject) -> None:
             assert refused.status_code == 400 and why in refused.text
 
 
+@pytest.mark.parametrize("causal", [None, False, True])
+def test_an_answer_is_generated_by_the_pass_that_it_names(
+    causal: bool | None, ask: Ask, subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release before there was a causal pass under profile exact names none."""
+    passes: list[Scorer] = []
+    monkeypatch.setattr(Scorer, "one_by_one", lambda self: passes.append(self) or self)
+    said = ask("completions", prompt="The dog", max_tokens=3, seed=3).json()
+    said["marin"] |= {} if causal is None else {"causal": causal}
+    assert replay(subject, scorer, *read_answer(json.dumps(said).encode(), "test")).difference is None
+    assert passes == [scorer] * (not causal)
+
+
 def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, scorer: Scorer) -> None:
     messages = [
         {"role": "user", "content": "hi"},
@@ -163,6 +176,7 @@ def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, 
     assert choice["message"]["role"] == "assistant"
     assert len(choice["logprobs"]["content"]) == said["usage"]["completion_tokens"]
     assert replay(subject, scorer, *read_answer(json.dumps(said).encode(), "test")).difference is None
+    assert "causal" not in said["marin"], "of profile exact alone"
     choice["logprobs"]["content"][0]["top_logprobs"][1]["token"] = "best"
     edited = replay(subject, scorer, *read_answer(json.dumps(said).encode(), "test")).difference
     assert edited is not None and edited["what"] == "logprobs"

@@ -27,6 +27,7 @@ def evaluated(
     again: Collection[Key] | None = None,
 ) -> Evaluated:
     """Evaluate ``tasks``; ``recorded`` and ``again`` as :class:`Harness` takes them."""
+    scorer = scorer if settings.rules > 4 else scorer.one_by_one()
     lm = Harness(subject, scorer, settings.seed, progress, recorded, again, settings.rules)
     results, samples, said = evaluate(tasks, settings, lm)
 

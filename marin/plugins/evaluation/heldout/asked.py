@@ -13,7 +13,7 @@ import msgspec
 
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.benchmark import is_of_harness
-from marin.plugins.evaluation.recorded.records import Settings, present
+from marin.plugins.evaluation.recorded.records import Settings, present, recorded_settings, with_present_rules
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved
 
@@ -23,24 +23,17 @@ def settings_of(asked: TasksDuring) -> Settings:
     return present(num_fewshot=asked.num_fewshot, limit=asked.limit)
 
 
-def recorded_settings(body: EvaluationRecorded) -> Settings | None:
-    """The settings of a recorded evaluation; None where what is recorded is not one."""
-    try:
-        return msgspec.convert(body.settings, Settings)
-    except msgspec.ValidationError:
-        return None
-
-
 def is_requested(asked: TasksDuring, body: EvaluationRecorded) -> bool:
     """Whether ``body`` is of the names that a recipe asks for, and under its settings.
 
     Each name is a task or a group of ``body``, which has no others but those in them. (A tag is recorded as a group.)
     """
-    settings = recorded_settings(body)
+    settings = with_present_rules(body.settings)
     if settings is None or not is_of_harness(body.harness):
         return False
-    earlier = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit)  # of a release before there were rules
-    if msgspec.structs.replace(settings, groups=[]) not in (settings_of(asked), earlier):
+    now = settings_of(asked)
+    before_rules = msgspec.structs.replace(now, bootstrap=Settings().bootstrap)
+    if msgspec.structs.replace(settings, groups=[]) not in (now, before_rules):
         return False
     groups = {group.name: group.tasks for group in settings.groups}
     whole, reached, names = {*body.tasks, *groups}, set[str](), list(asked.names)
@@ -72,7 +65,7 @@ def without_tasks(
 
 def _alike(one: EvaluationRecorded, other: EvaluationRecorded) -> bool:
     """Whether two evaluations are of the same tasks, data and groups, under the same settings."""
-    return recorded_settings(one) == recorded_settings(other) and _tasks(one) == _tasks(other)
+    return recorded_settings(one.settings) == recorded_settings(other.settings) and _tasks(one) == _tasks(other)
 
 
 def _tasks(body: EvaluationRecorded) -> dict[str, tuple[str, dict[str, str]]]:

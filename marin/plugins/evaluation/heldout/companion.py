@@ -36,7 +36,7 @@ from marin.kinds.families.measured import (
     EvaluationRecorded,
 )
 from marin.plugins.evaluation.harness.installed import check_installed
-from marin.plugins.evaluation.heldout.asked import first_requested, recorded_settings, settings_of, without_tasks
+from marin.plugins.evaluation.heldout.asked import first_requested, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
 from marin.plugins.evaluation.samples.task import settings_of as settings_of_samples
 from marin.plugins.evaluation.samples.task import task_of, without_samples
@@ -242,7 +242,7 @@ def tasks_of(
         DataError: the first one is not in the store any more, and the files are not what it was of. Others as ``read_named``.
     """
     from marin.plugins.evaluation.harness.tasks import checked, read_named
-    from marin.plugins.evaluation.recorded.records import config_digest, digests_of, read_task
+    from marin.plugins.evaluation.recorded.records import config_digest, digests_of, read_task, recorded_settings
 
     folder = Path(asked.path)
     if first is None:
@@ -265,7 +265,7 @@ def tasks_of(
             found=f"others of {', '.join(other)[:200]}",
             cure="bring that artifact or those files back; all points of a curve are of the same documents",
         )
-    settings = recorded_settings(first)
+    settings = recorded_settings(first.settings)
     assert settings is not None, "an evaluation that is asked for has settings"
     return tasks, settings
 

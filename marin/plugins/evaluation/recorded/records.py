@@ -109,7 +109,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``rules``: how documents are read, texts become tokens and tokens a text. 1: as evaluations were recorded before there was a
     word of it, with nothing put around a text; 2: as the harness's own model of transformers does it; 3: documents too are
-    those that the harness reads; 4: a model of no conversations has the chat template of its tokenizer (:func:`present`)."""
+    those that the harness reads; 4: a model of no conversations has the chat template of its tokenizer; 5: under ``exact`` a text
+    is continued by a causal pass (:func:`present`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -119,8 +120,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     chat: bool = False
     multiturn: bool = False
     system_instruction: str | None = None
-    rules: Literal[1, 2, 3, 4] = 1
+    rules: Literal[1, 2, 3, 4, 5] = 1
 
+
+RULES: Literal[5] = 5
+"""Of what is evaluated now."""
 
 RESAMPLES = 100_000
 """Of a bootstrapped error: the harness's own default."""
@@ -128,7 +132,21 @@ RESAMPLES = 100_000
 
 def present(**settings: Any) -> Settings:
     """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
-    return Settings(**{"bootstrap": RESAMPLES, "rules": 4, **settings})
+    return Settings(**{"bootstrap": RESAMPLES, "rules": RULES, **settings})
+
+
+def recorded_settings(values: object) -> Settings | None:
+    """The settings of a recorded evaluation; None where what is recorded is not one."""
+    try:
+        return msgspec.convert(values, Settings)
+    except msgspec.ValidationError:
+        return None
+
+
+def with_present_rules(values: object) -> Settings | None:
+    """As :func:`recorded_settings`, and as if it were evaluated now: what was asked, whichever release did."""
+    settings = recorded_settings(values)
+    return settings and msgspec.structs.replace(settings, rules=RULES)
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:

@@ -35,6 +35,7 @@ def evaluated(
 ) -> Evaluated:
     """Ask ``tasks``; ``recorded`` and ``again`` as :func:`marin.plugins.evaluation.recorded.answering.answered` takes them."""
     samples, results = {}, {}
+    scorer = scorer if settings.rules > 4 else scorer.one_by_one()
     for task in tasks:
         config = msgspec.convert(dict(task.config), Continued)
         texts = [row["prompt"] for row in task.rows(SPLIT)][: settings.limit]

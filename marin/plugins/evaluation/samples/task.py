@@ -10,7 +10,7 @@ import msgspec
 
 from marin.errors import DataError, DataMissing, UsageError
 from marin.kinds.families.measured import EvaluationRecorded
-from marin.plugins.evaluation.recorded.records import Settings, config_digest, digests_of
+from marin.plugins.evaluation.recorded.records import RULES, Settings, config_digest, digests_of, with_present_rules
 from marin.plugins.evaluation.recorded.task import LONGEST_LINE, EvaluationTask
 from marin.recipe.evaluation import TextSamples
 from marin.record.events import TEXT_SAMPLES, CheckpointSaved
@@ -36,20 +36,20 @@ def task_of(asked: TextSamples) -> EvaluationTask:
 
 def settings_of(asked: TextSamples) -> Settings:
     """The settings under which a recipe asks for it."""
-    return Settings(seed=asked.seed)
+    return Settings(seed=asked.seed, rules=RULES)
 
 
 def without_samples(
     asked: TextSamples, due: Sequence[CheckpointSaved], bodies: Iterable[EvaluationRecorded]
 ) -> list[CheckpointSaved]:
     """Those of the ``due`` states of which no sample that a recipe asks for is recorded."""
-    task, settings = task_of(asked), msgspec.to_builtins(settings_of(asked))
+    task, settings = task_of(asked), settings_of(asked)
     wanted = {NAME: (config_digest(task), digests_of(task))}
     had = {
         (body.step, body.state)
         for body in bodies
         if body.harness == VERSION
-        and body.settings == settings
+        and with_present_rules(body.settings) == settings
         and {name: (told.config, told.data) for name, told in body.tasks.items()} == wanted
     }
     return [saved for saved in due if (saved.step, saved.state) not in had]

@@ -46,20 +46,7 @@ from mlflow.utils.validation import (
 )
 
 from marin.history.projection.text import LOSS
-from marin.plugins.mlflow.folding.operations import (
-    DatasetValues,
-    DataValues,
-    ExperimentChangedValues,
-    ExperimentValues,
-    LifecycleValues,
-    LogValues,
-    ModelChangedValues,
-    ModelMetricsValues,
-    ModelsValues,
-    ModelValues,
-    RunValues,
-    StateValues,
-)
+from marin.plugins.mlflow.folding import operations
 from marin.plugins.mlflow.projection.database import ARTIFACT_ROOT, database_uri
 from marin.plugins.mlflow.stores.recorder import Recorder, refusing, root_at, user_of
 
@@ -105,7 +92,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             raise MlflowException(
                 f"artifacts of the ledger lie in its store, not in {artifact_location}", INVALID_PARAMETER_VALUE
             )
-        self._recorder.record("", ("experiment", ExperimentValues(name, _by_name(tags))))
+        self._recorder.record("", ("experiment", operations.ExperimentValues(name, _by_name(tags))))
         return str(self.get_experiment_by_name(name).experiment_id)
 
     def rename_experiment(self, experiment_id: str, new_name: str) -> None:
@@ -116,7 +103,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             raise MlflowException("Cannot rename a non-active experiment.", INVALID_STATE)
         if new_name != experiment.name:
             self._check_is_new(new_name, BAD_REQUEST)
-            self._change_experiment(ExperimentChangedValues(experiment.name, renamed=new_name))
+            self._change_experiment(operations.ExperimentChangedValues(experiment.name, renamed=new_name))
 
     def delete_experiment(self, experiment_id: str) -> None:
         """Put an experiment away with its runs; nothing of them goes."""
@@ -131,7 +118,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         _validate_experiment_tag(tag.key, tag.value)
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
-        self._recorder.record("", ("experiment", ExperimentValues(experiment.name, {tag.key: str(tag.value)})))
+        self._recorder.record(
+            "", ("experiment", operations.ExperimentValues(experiment.name, {tag.key: str(tag.value)}))
+        )
 
     def delete_experiment_tag(self, experiment_id: str, key: str) -> None:
         """As MLflow's; the event that set it stays."""
@@ -141,7 +130,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             raise MlflowException(
                 f"No tag with name: {key} in experiment with id {experiment_id}", RESOURCE_DOES_NOT_EXIST
             )
-        self._change_experiment(ExperimentChangedValues(experiment.name, untagged=[key]))
+        self._change_experiment(operations.ExperimentChangedValues(experiment.name, untagged=[key]))
 
     def create_run(self, experiment_id: str, user_id: str, start_time: int, tags: Any, run_name: str) -> Any:
         """As MLflow's; its id is drawn here and kept in the event."""
@@ -157,7 +146,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             )
         name = run_name or tagged or _generate_random_name()
         run, user = uuid.uuid4().hex, user_of(user_id or named.get("mlflow.user"))
-        begun = RunValues(experiment.name, name, user, int(start_time or 0), named)
+        begun = operations.RunValues(experiment.name, name, user, int(start_time or 0), named)
         self._recorder.record(run, ("run", begun), user=user)
         return self.get_run(run)
 
@@ -165,8 +154,8 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         """As MLflow's."""
         self._active(run_id)
         status: Any = None if run_status is None else RunStatus.to_string(run_status)
-        values = StateValues(status, end_time, run_name or None)
-        if values != StateValues():
+        values = operations.StateValues(status, end_time, run_name or None)
+        if values != operations.StateValues():
             self._recorder.record(run_id, ("state", values))
         return self.get_run(run_id).info
 
@@ -187,7 +176,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         """As MLflow's; the event that set it stays."""
         if key not in self._active(run_id).data.tags:
             raise MlflowException(f"No tag with name: {key} in run with id {run_id}", RESOURCE_DOES_NOT_EXIST)
-        self._recorder.record(run_id, ("log", LogValues(untagged=[key])))
+        self._recorder.record(run_id, ("log", operations.LogValues(untagged=[key])))
 
     def log_batch(self, run_id: str, metrics: Any, params: Any, tags: Any) -> None:
         """As MLflow's: one durable batch."""
@@ -209,10 +198,10 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         ]
         new = {key: value for key, value in _by_name(params).items() if key not in known}
         parts: list[tuple[str, Any]] = [
-            ("log", LogValues(metrics=list(some))) for some in batched(points, METRICS_PER_EVENT)
+            ("log", operations.LogValues(metrics=list(some))) for some in batched(points, METRICS_PER_EVENT)
         ]
-        parts += [("log", LogValues(params=some)) for some in _split(new)]
-        parts += [("log", LogValues(tags=some)) for some in _split(_by_name(tags))]
+        parts += [("log", operations.LogValues(params=some)) for some in _split(new)]
+        parts += [("log", operations.LogValues(tags=some)) for some in _split(_by_name(tags))]
         of_models = [
             (metric.model_id, *point, metric.dataset_name, metric.dataset_digest)
             for metric, point in zip(metrics, points, strict=True)
@@ -221,7 +210,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if of_models:
             experiment = self.get_experiment(run.info.experiment_id).name
             parts += [
-                ("model_metrics", ModelMetricsValues(experiment, list(some)))
+                ("model_metrics", operations.ModelMetricsValues(experiment, list(some)))
                 for some in batched(of_models, METRICS_PER_EVENT)
             ]
         if parts:
@@ -244,7 +233,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             data, tags = some.dataset, _by_name(some.tags)
             context = tags.pop("mlflow.data.context", "")
             described.append(
-                DatasetValues(
+                operations.DatasetValues(
                     data.name,
                     data.digest,
                     data.source_type,
@@ -255,9 +244,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
                     tags,
                 )
             )
-        parts: list[tuple[str, Any]] = [("data", DataValues(experiment, [one])) for one in described]
+        parts: list[tuple[str, Any]] = [("data", operations.DataValues(experiment, [one])) for one in described]
         if models:
-            parts.append(("models", ModelsValues(experiment, read=[model.model_id for model in models])))
+            parts.append(("models", operations.ModelsValues(experiment, read=[model.model_id for model in models])))
         if parts:
             self._recorder.record(run_id, *parts)
 
@@ -267,7 +256,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         experiment = self.get_experiment(run.info.experiment_id).name
         made = [(model.model_id, int(model.step)) for model in models]
         if made:
-            self._recorder.record(run_id, ("models", ModelsValues(experiment, made=made)))
+            self._recorder.record(run_id, ("models", operations.ModelsValues(experiment, made=made)))
 
     def delete_run(self, run_id: str) -> None:
         """Put a run away; nothing of it goes."""
@@ -282,7 +271,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         history = json.loads(self._active(run_id).data.tags.get(HISTORY_TAG, "[]"))
         history.append(mlflow_model.get_tags_dict())
         tag = _validate_tag(HISTORY_TAG, json.dumps(history))
-        self._recorder.record(run_id, ("log", LogValues(tags={tag.key: tag.value})))
+        self._recorder.record(run_id, ("log", operations.LogValues(tags={tag.key: tag.value})))
 
     def create_logged_model(
         self,
@@ -298,7 +287,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
         model = uuid.uuid4().hex
-        values = ModelValues(
+        values = operations.ModelValues(
             model,
             experiment.name,
             name or _generate_random_name(),
@@ -345,7 +334,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def _change_model(self, model_id: str, **changed: Any) -> None:
         model = self.get_logged_model(model_id, allow_deleted=True)
-        values = ModelChangedValues(model_id.removeprefix("m-"), **changed)
+        values = operations.ModelChangedValues(model_id.removeprefix("m-"), **changed)
         self._recorder.record(model.source_run_id or "", ("model_changed", values))
 
     def _describe(
@@ -354,7 +343,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         model = self.get_logged_model(model_id, allow_deleted=True)
         experiment = self.get_experiment(model.experiment_id).name
         status: Any = str(model.status)
-        values = ModelValues(
+        values = operations.ModelValues(
             model_id.removeprefix("m-"),
             experiment,
             model.name,
@@ -370,14 +359,14 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if self.get_experiment_by_name(name) is not None:
             raise MlflowException(f"Experiment(name={name}) already exists.", code)
 
-    def _change_experiment(self, values: ExperimentChangedValues) -> None:
+    def _change_experiment(self, values: operations.ExperimentChangedValues) -> None:
         self._recorder.record("", ("experiment_changed", values))
 
     def _keep_experiment(self, experiment_id: str, before: str, after: Any) -> None:
         experiment = self.get_experiment(experiment_id)
         if experiment.lifecycle_stage != before:
             raise MlflowException(f"No Experiment with id={experiment_id} exists", RESOURCE_DOES_NOT_EXIST)
-        self._change_experiment(ExperimentChangedValues(experiment.name, stage=after))
+        self._change_experiment(operations.ExperimentChangedValues(experiment.name, stage=after))
 
     def _has_runs(self, experiment: str) -> bool:
         return bool(self.search_runs([experiment], None, ViewType.ALL, max_results=1))
@@ -393,7 +382,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def _lifecycle(self, run_id: str, stage: Any) -> None:
         if self.get_run(run_id).info.lifecycle_stage != stage:
-            self._recorder.record(run_id, ("lifecycle", LifecycleValues(stage)))
+            self._recorder.record(run_id, ("lifecycle", operations.LifecycleValues(stage)))
 
 
 class _InOrder(AsyncLoggingQueue):  # type: ignore[misc]  # MLflow publishes no types

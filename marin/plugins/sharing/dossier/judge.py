@@ -64,7 +64,9 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessP
             where=str(folder),
             expected=f"a folder with {ATTESTATION}",
             found="none",
-            cure="marin export RUN --dossier DIR writes one",
+            cure="copy the dossier to a folder, or verify its run at the address"
+            if folder.parts[0] in ("http:", "https:")
+            else "marin export RUN --dossier DIR writes one",
         )
     keys = trusted_keys(trusted, "a dossier")
     verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))

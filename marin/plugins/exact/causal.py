@@ -1,4 +1,4 @@
-"""The forward pass of a policy in which no bit of a position depends on what comes after it.
+"""The forward pass of what draws tokens, in which no bit of a position depends on what comes after it.
 
 Levanter's own pass is causal in real numbers. Under profile ``exact`` it is not in bits: the factors of a contraction become
 whole numbers by the greatest of their row (docs/exact.md), and attention contracts over positions, so a value that no one may

@@ -227,7 +227,7 @@ def test_the_same_recipe_twice_is_one() -> None:
 def test_what_failed_before_its_run_began_is_not_a_hit(
     failed: str, said: str, root: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    print_trained(open_root(root), [Trained((), "", None, {}, {}, failed, "")], json=False, table=False)
+    print_trained(open_root(str(root)), [Trained((), "", None, {}, {}, failed, "")], json=False, table=False)
     assert capsysbinary.readouterr().out.decode() == said
 
 

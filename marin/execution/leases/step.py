@@ -108,7 +108,6 @@ class StepLease(Unleased):
         self._held, self._identity, self._step = held, identity, step
 
     def is_free(self) -> bool:
-        """See :class:`Unleased`."""
         self._held.catch_up()
         return self._held.rival(self._identity) is None
 
@@ -147,7 +146,6 @@ class StepLease(Unleased):
         self._check()
 
     def ask(self) -> None:
-        """See :class:`Unleased`."""
         if self.begun:
             self._held.catch_up()
         self._check()
@@ -157,7 +155,6 @@ class StepLease(Unleased):
             raise lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """See :class:`Unleased`."""
         self.stop()
         self._held.catch_up()
         if not self._held.is_held(self._identity):
@@ -166,11 +163,9 @@ class StepLease(Unleased):
         return [*drafts, self._held.release([self._identity])]
 
     def stop(self) -> None:
-        """See :class:`Unleased`."""
         self._held.stop()
 
     def wait(self) -> None:
-        """See :class:`Unleased`."""
         told = ""
         while not self.is_free():
             if (rival := self._held.rival(self._identity)) is not None and told != rival.executor:

@@ -179,7 +179,6 @@ class ExactStep(Step):
 
     @property
     def named(self) -> Mapping[str, Program]:
-        """As in every step."""
         return self._programs
 
     @property
@@ -189,7 +188,6 @@ class ExactStep(Step):
 
     @property
     def executions(self) -> Mapping[str, int]:
-        """As in every step."""
         return {name: int(name != "blank") for name in self.named}
 
     @property

@@ -69,7 +69,6 @@ class RayJobs:
                     future.set_exception(CancelledError())
 
     def submit(self, job: Job) -> JobFuture:
-        """See :class:`marin.runners.jobs.JobRunner`."""
         if job.launches:
             here = {ADDRESS_VARIABLE: self._ray.get_runtime_context().gcs_address}
             return self._beside.submit(

@@ -123,13 +123,11 @@ class DrawnRollouts:
         return Rollout(repeated, ids, columns, record.encode(), measured)
 
     def close(self) -> None:
-        """As there."""
         if self._samplers is not None:
             self._samplers.close()
 
     @property
     def program(self) -> Mapping[str, str]:
-        """As there."""
         return {"completions": self._drawing.look.program.digest}
 
     # -- prompts and texts

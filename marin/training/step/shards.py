@@ -315,13 +315,11 @@ class TrainStep(Step):
 
     @property
     def named(self) -> Mapping[str, Program]:
-        """As in every step."""
         found = {one.name: getattr(self.programs, one.name) for one in fields(self.programs)}
         return {name: program for name, program in found.items() if program is not None}
 
     @property
     def computing(self) -> frozenset[str]:
-        """As in every step."""
         return frozenset({"gradient", "blank", "add", "square", "update"} & self.named.keys())
 
     @property

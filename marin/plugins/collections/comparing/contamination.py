@@ -161,7 +161,6 @@ class Decontaminate:
         return Judgement(None, tuple(decisions))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {"hits": 0}
 
 

@@ -23,7 +23,7 @@ from marin.data.lines.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpa
 from marin.data.lines.parsing import field_of, parsed
 from marin.data.preferences import conversations
 from marin.data.reach import expand
-from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
+from marin.data.text import BYTE_ORDER_MARK, Split, decode_line, lines, split_text
 from marin.errors import DataError, DataMissing, NoConversation
 
 _TEXT = (".txt", ".train", ".dev", ".test")
@@ -273,7 +273,7 @@ def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[
         try:
             value = parsed(line)
         except UnicodeDecodeError:
-            decoded(line, start=begin, where=at)
+            decode_line(line, start=begin, where=at)
             raise
         except (ValueError, RecursionError) as error:
             raise DataError(

@@ -96,11 +96,11 @@ def own_families() -> Mapping[str, Callable[[], tuple[Kind, ...]]]:
 @cache
 def of_other_plugins() -> Mapping[str, Kind]:
     """Types of other installed plugins; what is not a kind, or has a type or a body that is taken, is left out."""
-    from marin.provenance.plugins import loaded
+    from marin.provenance.plugins import load_plugins
 
     mine, bodies = own_families(), {kind.body for kind in own_kinds()}
     found: dict[str, Kind] = {}
-    for name, family in loaded(GROUP):
+    for name, family in load_plugins(GROUP):
         for kind in () if name in mine else family if isinstance(family, tuple | list) else (family,):
             if _is_kind(kind) and kind.body not in bodies and own_kind(kind.type) is None and kind.type not in found:
                 found[kind.type] = kind

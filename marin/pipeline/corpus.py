@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from marin.data.documents import PARTS, TRAIN, VALIDATION, SplitCount
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe import schema
 from marin.recipe import schema as recipes
 
@@ -67,7 +67,7 @@ def reader_of(dataset: schema.SingleDataset) -> Reader:
         NotInstalled: it is not there.
     """
     point = next(point for point, kind in _READERS if isinstance(dataset, kind))
-    found: Reader = named(*point, f"dataset.kind={dataset.__struct_config__.tag}")
+    found: Reader = load_plugin(*point, f"dataset.kind={dataset.__struct_config__.tag}")
     return found
 
 
@@ -188,7 +188,7 @@ def _from_parts(dataset: schema.MixtureDataset, task: Task) -> Corpus:
             marked += made.marked
             skipped += made.skipped
             first_skipped += [line | {"file": f"{name}:{line['file']}"} for line in made.first_skipped]
-    held_out_of_all = named(*MIXTURE, "dataset.kind=mixture")
+    held_out_of_all = load_plugin(*MIXTURE, "dataset.kind=mixture")
     train, elsewhere = held_out_of_all(
         task.out, sorted(dataset.parts), total[TRAIN], leave_out=dataset.held_out == "all"
     )

@@ -27,7 +27,7 @@ from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import Task
 from marin.pipeline.corpus import EARLIER, PAIRS, URL, Corpus
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Artifact, ArtifactDataset, FilesDataset, UrlDataset
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
 
 
 def _of_address(dataset: UrlDataset, task: Task, out: Path) -> Corpus:
-    path: Path = named(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
+    path: Path = load_plugin(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
     with path.open("rb") as file:
         texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
         documents = (corpora.Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
@@ -138,7 +138,7 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
             "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
             "those of transformers: chat_reference=transformers"
         )
-        earlier = named(*EARLIER, "a data set of conversations without dataset.chat_reference")
+        earlier = load_plugin(*EARLIER, "a data set of conversations without dataset.chat_reference")
         if dataset.chat_template is None:
             return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
         return _Chats(

@@ -76,7 +76,7 @@ def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Reci
         yield started, recipe
 
 
-def misstated(body: ExperimentRegistered, document: bytes) -> Iterator[str]:
+def contradictions_with(body: ExperimentRegistered, document: bytes) -> Iterator[str]:
     """Where an event of a registration says otherwise than the stored document that it digests. Arms of another version of
     Marin are compared by their names alone."""
     try:

@@ -77,7 +77,7 @@ def leave(status: int) -> NoReturn:
 def begin_again(arguments: Sequence[str]) -> None:
     """Execute this very program again with the variable set, if ``arguments`` name a command that computes and it helps
     here."""
-    value = wanted(arguments, os.environ)
+    value = tunables_for(arguments, os.environ)
     if value is None or not sys.executable:
         return
     os.environ[VARIABLE] = value
@@ -88,7 +88,7 @@ def begin_again(arguments: Sequence[str]) -> None:
         return
 
 
-def wanted(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def tunables_for(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What the variable should be; None where it is right, or nothing would come of it."""
     present = environ.get(VARIABLE, "")
     if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not has_huge_pages():

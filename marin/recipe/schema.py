@@ -33,8 +33,8 @@ from marin.recipe.form.optimizer import Optimizer as Optimizer
 from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, check_written, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
+from marin.recipe.form.record import as_written, first_difference
 from marin.recipe.form.record import digest as digest
-from marin.recipe.form.record import first_difference, written
 from marin.recipe.form.record import plain as plain
 from marin.recipe.form.record import recorded as recorded
 from marin.recipe.form.record import unplain as unplain
@@ -397,7 +397,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
 
 def _check_recorded(recipe: Recipe, where: str) -> None:
     """Raises UsageError where the recipe that a run records would be read as another one, or not at all."""
-    values = written(msgspec.to_builtins(recipe))
+    values = as_written(msgspec.to_builtins(recipe))
     if odd := first_difference(values, unplain(plain(recipe))):
         path, value = odd
         number = isinstance(value, float) and not math.isfinite(value)

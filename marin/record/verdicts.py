@@ -112,7 +112,7 @@ def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) ->
     return "PARTIAL" if {"PASS", "PARTIAL"} & set(words) else "NOT_RUN"
 
 
-def described(
+def verdict_line(
     verdicts: Mapping[str, str] | None,
     claimed: Mapping[str, str] | None = None,
     answerable: Collection[str] = NAMES,

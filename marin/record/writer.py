@@ -163,9 +163,9 @@ def connect_far(location: str) -> RemoteClient:
         Unavailable: it cannot be reached.
         Unverified: it does not know this user's key, or has another one.
     """
-    from marin.provenance.plugins import named
+    from marin.provenance.plugins import load_plugin
 
-    client: RemoteClient = named(WRITERS, "remote", location)(location)
+    client: RemoteClient = load_plugin(WRITERS, "remote", location)(location)
     return client
 
 
@@ -184,7 +184,7 @@ def connect(endpoint: Path, origin: str) -> LogClient | None:
     """
     if not endpoint.exists():
         return None
-    from marin.provenance.plugins import named
+    from marin.provenance.plugins import load_plugin
 
-    client: LogClient | None = named(WRITERS, "service", str(endpoint))(endpoint, origin)
+    client: LogClient | None = load_plugin(WRITERS, "service", str(endpoint))(endpoint, origin)
     return client

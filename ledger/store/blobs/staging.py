@@ -21,7 +21,7 @@ READ_ONLY: Final = 0o444
 
 
 @contextmanager
-def staged(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
+def stage_file(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
     """A private file in ``folder`` with the bytes of ``path`` (or, for ``link``, sharing them), and what they hash to.
 
     Raises:

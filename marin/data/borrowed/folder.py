@@ -96,7 +96,7 @@ def borrow(folder: Path, target: Path) -> Borrowed:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Path]:
+def kept_folder(folder: Path) -> Iterator[Path]:
     """A folder with the tokenizer of ``folder`` in the form in which it is kept: itself where it has that form.
 
     Raises:

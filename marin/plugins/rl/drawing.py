@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 
 from marin.errors import Diverged
 from marin.plugins.exact.causal import hidden_states
-from marin.plugins.rl.policy import among, drawn_tokens, entropies, policy_logits, token_logprobs
+from marin.plugins.rl.policy import drawn_tokens, entropies, likely_logits, policy_logits, token_logprobs
 from marin.provenance.plugins import own_points
 from marin.recipe.schema import Recipe
 from marin.training.runtime import hosts
@@ -141,7 +141,7 @@ class Drawing:
 
     def _chosen(self, logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
         """As the policy draws."""
-        warm = among(self.objective, logits / np.float32(self.objective.temperature))
+        warm = likely_logits(self.objective, logits / np.float32(self.objective.temperature))
         return jnp.argmax(warm + noise, axis=-1).astype(jnp.int32)
 
     # -- how it is computed

@@ -26,7 +26,7 @@ from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.drawing import Drawing, Looked, Tokens
-from marin.plugins.rl.own_reward import called, function_of
+from marin.plugins.rl.own_reward import call_reward, function_of
 from marin.plugins.rl.prompts import Message, Question, questions_of
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
@@ -354,7 +354,7 @@ def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]],
 
     def own(question: Question, text: str, tokens: Sequence[int]) -> float:
         columns = question.columns or {"answer": question.answer}
-        return called(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
+        return call_reward(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
 
     return own
 

@@ -41,7 +41,7 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
     rows = runs.rows_of(recorded.started.body.recipe, segments, runs.measured_in(own))
     evaluated = sorted(recorded_evaluations(history, recorded.run), key=lambda body: body.step)
     with runs.reaching(asked.mode):
-        run = runs.opened(recorded, root, folder, asked)
+        run = runs.open_run(recorded, root, folder, asked)
         try:
             for number, values in sorted(rows.items()):
                 if number > known.step:

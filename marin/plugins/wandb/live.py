@@ -18,7 +18,7 @@ from marin.history.runs import load
 from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.plugins.wandb.choice import choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
-from marin.plugins.wandb.run import checkpoint_of, evaluations_of, opened, reaching, rows_of, training_of
+from marin.plugins.wandb.run import checkpoint_of, evaluations_of, open_run, reaching, rows_of, training_of
 from marin.record import events
 from marin.record.root import Root
 
@@ -98,7 +98,7 @@ class _Following:
         self._mode = (asked := choice()).mode
         self._logged = logged_points(folder, run, training_of(recorded), self._mode)
         with reaching(self._mode):
-            self._wandb: Any = opened(recorded, root, folder, asked)
+            self._wandb: Any = open_run(recorded, root, folder, asked)
         self._tracker: Tracker = wandb_tracker(self._wandb)
         log.info(
             "W&B, %s: %s", self._mode, self._wandb.url if self._mode == "online" else self._wandb.settings.sync_dir

@@ -70,10 +70,10 @@ def reaching(mode: str) -> Iterator[None]:
         os.environ |= before
 
 
-def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
+def open_run(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
     """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`reaching`."""
     folder.mkdir(parents=True, exist_ok=True)
-    group, name = placed(ledger_run, asked)
+    group, name = group_and_name(ledger_run, asked)
     run = wandb.init(
         dir=str(folder),
         id=ledger_run.run,
@@ -105,7 +105,7 @@ def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
     return run
 
 
-def placed(run: Run, asked: Choice) -> tuple[str | None, str]:
+def group_and_name(run: Run, asked: Choice) -> tuple[str | None, str]:
     """Group and name of a run: as they were given, or of tag, model and data where there is a tag."""
     recipe = run.started.body.recipe
     group = asked.group

@@ -46,7 +46,7 @@ class Joined:
         return _INVITATION + base64.b64encode(json.dumps(self._fields(), sort_keys=True).encode()).decode()
 
     def keep(self) -> Path:
-        """Write it where :func:`joined` finds it."""
+        """Write it where :func:`joined_log` finds it."""
         path = _path(self.address)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, json.dumps(self._fields(), sort_keys=True).encode() + b"\n")
@@ -117,7 +117,7 @@ def read_invitation(line: str) -> Joined:
         ) from None
 
 
-def joined(address: str) -> Joined:
+def joined_log(address: str) -> Joined:
     """The log that is served at this address, as its invitation said.
 
     Raises:
@@ -148,13 +148,13 @@ def joined(address: str) -> Joined:
 
 def open_joined(address: str, *, readonly: bool = False) -> ledger.Storage:
     """The files of a root at ``ledger://HOST:PORT``."""
-    there = joined(address.partition("://")[2].rstrip("/"))
+    there = joined_log(address.partition("://")[2].rstrip("/"))
     return ledger.RemoteStorage(there.location, there.connect)
 
 
 def connect(location: str) -> ledger.RemoteClient:
     """The service of the root at this address."""
-    return joined(location.partition("://")[2].rstrip("/")).connect()
+    return joined_log(location.partition("://")[2].rstrip("/")).connect()
 
 
 def _joined(data: bytes) -> Joined:

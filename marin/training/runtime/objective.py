@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import numpy as np
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import OBJECTIVES
 from marin.recipe.schema import Execution, Recipe
 
@@ -98,5 +98,5 @@ def objective_plugin() -> ObjectivePlugin:
     Raises:
         NotInstalled: it is not there.
     """
-    found: ObjectivePlugin = named(OBJECTIVES, "rl", "objective")
+    found: ObjectivePlugin = load_plugin(OBJECTIVES, "rl", "objective")
     return found

@@ -154,7 +154,7 @@ class Collection:
         return {kept: tuple(sorted(removed)) for kept, removed in found.items()}
 
 
-def named(root: Root, name: str) -> Collection:
+def find_collection(root: Root, name: str) -> Collection:
     """The collection that a digest names, or that a run was made from.
 
     Raises:

@@ -22,7 +22,7 @@ STEP, REASON = "paragraphs", "rule:paragraphs"
 def cut_paragraphs(setup: tasks.Setup, task: tasks.Task, out: Path) -> tasks.Counted:
     """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it, and
     ``holders``, whether others were removed for its own document."""
-    folder, form = Path(setup.folder), arrow.judged(0)
+    folder, form = Path(setup.folder), arrow.judged_schema(0)
     told = tasks.task_rows(folder, task)
     gone = _by_row(*(told[name].tolist() for name in ("rows", "lines", "kept", "holders")))
     row = next(gone, None)

@@ -59,7 +59,7 @@ class Judge:
         """Judge what was read under the same name."""
         setup = self._setup
         near, removed = setup.settings.near, Counter[str]()
-        rows = arrow.ArrowWriter(out / tasks.JUDGED_FILE, arrow.judged(near.bands if near is not None else 0))
+        rows = arrow.ArrowWriter(out / tasks.JUDGED_FILE, arrow.judged_schema(near.bands if near is not None else 0))
         listed, decided = (
             arrow.ParquetWriter(out / tasks.LISTED, arrow.LISTING),
             arrow.ParquetWriter(out / tasks.DECIDED, arrow.DECISIONS),

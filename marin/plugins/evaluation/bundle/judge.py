@@ -50,7 +50,7 @@ from marin.verify.alone.proven import Proven as Shown
 from marin.verify.alone.proven import proven
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.segments.sampling import seed
-from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of, worst
+from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judge_safely, outcome_of, worst
 
 if TYPE_CHECKING:
     from marin.evaluation.subject import Subject
@@ -292,7 +292,7 @@ def _evaluation(
         verdict, answered = _judged(folder, model, proven, index, body, execution, sample)
         return verdict
 
-    return judged(judge), answered
+    return judge_safely(judge), answered
 
 
 def _judged(

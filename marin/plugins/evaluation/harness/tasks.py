@@ -242,11 +242,11 @@ def with_functions(task: EvaluationTask) -> dict[str, Any]:
     """The configuration of a task that is :func:`checked`, its functions in place of their names."""
     made = copy.deepcopy(dict(task.config))
     where = f"the task {task.name}"
-    made |= {key: functions.called(made[key], where) for key in CODE if key in made}
+    made |= {key: functions.function_in(made[key], where) for key in CODE if key in made}
     if isinstance(fewshot := made.get("fewshot_config"), dict):
-        fewshot |= {key: functions.called(fewshot[key], where) for key in EXAMPLES if key in fewshot}
+        fewshot |= {key: functions.function_in(fewshot[key], where) for key in EXAMPLES if key in fewshot}
     for one in made.get("metric_list") or ():
-        one |= {key: functions.called(one[key], where) for key in ("aggregation",) if key in one}
+        one |= {key: functions.function_in(one[key], where) for key in ("aggregation",) if key in one}
     return made
 
 

@@ -182,10 +182,10 @@ class Measuring:
                 self._sample(subject, self._scorer)
 
     def _measure(self, subject: Subject, scorer: Scorer) -> None:
-        from marin.plugins.evaluation.heldout.measuring import measured
+        from marin.plugins.evaluation.heldout.measuring import measure_sets
 
         with bar(f"evaluate {subject.step}", sum(data.count(b"\n") for data in self.sets.values())) as progress:
-            body = measured(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
+            body = measure_sets(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
         self.journal.record(measurements.EVALUATION_MEASURED, body)
         for name, one in body.sets.items():
             told = ", ".join(f"{key} {float.fromhex(value):.4f}" for key, value in one.numbers.items())

@@ -110,7 +110,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``rules``: how documents are read, texts become tokens and tokens a text. 1: as evaluations were recorded before there was a
     word of it, with nothing put around a text; 2: as the harness's own model of transformers does it; 3: documents too are
     those that the harness reads; 4: a model of no conversations has the chat template of its tokenizer; 5: under ``exact`` a text
-    is continued by a causal pass (:func:`present`)."""
+    is continued by a causal pass (:func:`current_settings`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -130,7 +130,7 @@ RESAMPLES = 100_000
 """Of a bootstrapped error: the harness's own default."""
 
 
-def present(**settings: Any) -> Settings:
+def current_settings(**settings: Any) -> Settings:
     """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
     return Settings(**{"bootstrap": RESAMPLES, "rules": RULES, **settings})
 
@@ -195,7 +195,7 @@ def _hexed(value: Any) -> Any:
     return {key: _hexed(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def described(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
+def task_event(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
     """What the event says of a task."""
     return EvaluatedTask(
         config=config_digest(task), data=digests_of(task), prompts=prompts_digest(samples), documents=len(samples)

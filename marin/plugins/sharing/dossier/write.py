@@ -20,7 +20,7 @@ from marin.plugins.sharing.model_signing import sign_folder
 from marin.record import outputs
 from marin.record.attestation import attestation, digests
 from marin.record.root import Root
-from marin.verify.agreement import agreed
+from marin.verify.agreement import consistent_run
 
 
 def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None, key: Path | None = None) -> str:
@@ -42,7 +42,7 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
             found="files",
             cure="name another folder, or remove what is there",
         )
-    agreed(root.history(), run.run)
+    consistent_run(root.history(), run.run)
     if card is not None:
         values, (proven, _) = read_card(card), gather(root.history(), root.reader(), run.run)
         known = {told.name: told.value for told in derived(run, proven)}

@@ -117,7 +117,7 @@ class LeavingOut:
         if self._training is None:
             from marin.data.tokenizer import load_tokenizer
             from marin.evaluation.scoring import Scorer
-            from marin.plugins.evaluation.heldout.measuring import encoded, texts_of
+            from marin.plugins.evaluation.heldout.measuring import encode_texts, texts_of
             from marin.process.cache import compilation_cache
             from marin.training.initial import initial_state
             from marin.training.loop import Training
@@ -130,7 +130,9 @@ class LeavingOut:
             training = Training(self._recipe, Path(self._setup.tokens) / "train", vocabulary, self._execution)
             scorer = Scorer(initial_state(self._recipe, vocabulary).model, self._recipe, devices=self._setup.devices)
             tokenizer = load_tokenizer(folder, as_recorded=as_recorded(self._recipe))
-            self._documents = {name: encoded(tokenizer, texts_of(data, name)) for name, data in self._texts.items()}
+            self._documents = {
+                name: encode_texts(tokenizer, texts_of(data, name)) for name, data in self._texts.items()
+            }
             self._training = training, scorer
         return self._training
 

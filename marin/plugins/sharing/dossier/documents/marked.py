@@ -14,7 +14,7 @@ from marin.plugins.sharing.dossier.evidence import proof_path
 from marin.plugins.sharing.dossier.facts import Entry
 
 
-def encoded(value: object) -> bytes:
+def encode_document(value: object) -> bytes:
     """JSON as every file of a dossier has it: equal values give equal bytes."""
     return json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 

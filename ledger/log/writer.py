@@ -143,7 +143,7 @@ class Log(AbstractContextManager["Log"]):
 
         ``actor`` is written into events whose drafts name none; ``verifiers`` are keys that may have signed
         before this one. ``index`` is a local file where the index of ids is kept between two openings; without it, it is
-        kept below ``projections/``, or for a storage that is no local folder folded again from the log, in memory.
+        kept below ``projections/``, or for a storage that is not a local folder folded again from the log, in memory.
         A ``patient`` writer publishes neither when it opens nor by the clock: see ``leave``.
         """
         with ExitStack() as resources:

@@ -81,7 +81,7 @@ def follow_log(post: Post, reader: LogReader, keys: Sequence[VerifierKey]) -> li
                 found=f"{found.size}",
                 cure="read the log again",
             )
-        reached = min(found.next_entry, checkpoint.size)  # entries beyond the log's end are no progress
+        reached = min(found.next_entry, checkpoint.size)  # entries beyond the log's end are not progress
         stalls = 0 if reached > furthest else stalls + 1
         info, furthest = found, max(reached, furthest)
     raise Conflict(

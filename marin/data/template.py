@@ -77,7 +77,7 @@ class ChatTemplate:
     answer under it ends. ``clock``: it may ask for the time. ``marks``: it says itself what the assistant says.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
     answer ends where the template closes the assistant's message. ``clock``: it may ask for the time.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
     known = chats(dataset)
     found = known or [part for part in parts(dataset).values() if isinstance(part, FilesDataset) and part.chat]
@@ -306,7 +306,7 @@ def tools_of(value: object, where: str) -> list[dict[str, Any]] | None:
 
 
 def unreadable(where: str, error: Exception) -> UsageError:
-    """The refusal of a text that is no template."""
+    """The refusal of a text that is not a template."""
     return UsageError(
         "a chat template that cannot be read",
         where=where,

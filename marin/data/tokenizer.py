@@ -351,7 +351,7 @@ def switched_on(data: bytes, *, where: str, as_recorded: bool = False) -> tuple[
     and does no harm to a process is read, so that runs which were recorded with it can be judged.
 
     Raises:
-        DataError: ``data`` is no tokenizer, draws by chance, or holds what the library is known to fail at.
+        DataError: ``data`` is not a tokenizer, draws by chance, or holds what the library is known to fail at.
     """
     found = _read(data, where)
     model = found.get("model")

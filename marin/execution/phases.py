@@ -55,7 +55,7 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
     or :func:`next_phase` names them.
 
     Raises:
-        UsageError: ``changed`` changes what a phase has to keep, or ``at`` is no train step of ``previous``.
+        UsageError: ``changed`` changes what a phase has to keep, or ``at`` is not a train step of ``previous``.
     """
     end = previous.last_step if at is None else at
     if not previous.first_step < end <= previous.last_step:

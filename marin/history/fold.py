@@ -66,7 +66,7 @@ class RunFold:
         self.last_index = -1
         self.length = 0
         self.told = -1
-        """The last event that is no verdict."""
+        """The last event that is not a verdict."""
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}

@@ -106,7 +106,7 @@ class Corpus:
     validation: SplitCount
     sources: dict[str, str]
     skipped: int = 0
-    """Lines that are no conversation."""
+    """Lines that are not conversations."""
     first_skipped: list[Line] = field(default_factory=list)
     marked: int = 0
     """Conversations whose messages hold special tokens."""

@@ -446,7 +446,7 @@ def _typed(data: Any, *, where: str) -> Recipe:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
         raise _invalid(error, data, where) from None
-    except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is no character
+    except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is not a character
         raise UsageError(
             "a name or value is no text",
             where=where,

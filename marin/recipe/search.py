@@ -266,7 +266,7 @@ def _check_bounds(word: str) -> None:
     """Refuse what the sweeper takes and cannot draw from.
 
     Raises:
-        UsageError: a bound is no number, or a pattern stands where values do.
+        UsageError: a bound is not a number, or a pattern stands where values do.
     """
     from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
 

@@ -133,7 +133,7 @@ def read_request(line: str) -> tuple[ledger.VerifierKey, bytes]:
     """The key that asks to be enrolled by this line, and its certificate.
 
     Raises:
-        UsageError: it is no such line.
+        UsageError: it is not such a line.
     """
     text = line.strip()
     try:

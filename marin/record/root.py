@@ -375,7 +375,7 @@ class LedgerHistory:
                     yield index, self._fitting(index, ledger.Event.decode(entry))
 
     def strays(self, naming: str) -> list[ledger.Stray]:
-        """The entries that are no events of the log, and have this text in them."""
+        """The entries that are not events of the log, and have this text in them."""
         return self._projection.strays(naming, size=self._size)
 
     def _fitting(self, index: int, event: ledger.Event) -> ledger.Event:

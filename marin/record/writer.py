@@ -45,7 +45,7 @@ class Writer(ABC):
         """Append one atomic batch, and return when it is durable.
 
         Raises:
-            Locked: another writer, which is no service, has held the log for a minute.
+            Locked: another writer, which is not a service, has held the log for a minute.
         """
         (outcome,) = self.append_each([drafts])
         if isinstance(outcome, LedgerError):

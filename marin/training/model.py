@@ -42,7 +42,7 @@ def rotary(model: Model) -> RotaryEmbeddingsConfig:
 
 @dataclass(frozen=True)
 class _Gpt2Config(Gpt2Config):
-    """One whose inner layer is no multiple of the outer one."""
+    """One whose inner layer is not a multiple of the outer one."""
 
     inner_width: int = 0
     Mlp = property(lambda self: Axis("mlp", self.inner_width))

@@ -464,7 +464,7 @@ def _window(start: Sequence[int], sizes: Sequence[int], settings: Settings) -> t
 
 
 def _place(place: tuple[int, ...], rank: int, window: Sequence[int]) -> tuple[Any, ...]:
-    """What indexes the result (the updates) for one index: its own axes where they are no window's."""
+    """What indexes the result (the updates) for one index: its own axes where they are not a window's."""
     own = iter(place)
     return tuple(slice(None) if axis in window else next(own) for axis in range(rank))
 

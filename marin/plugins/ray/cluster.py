@@ -248,7 +248,7 @@ def import_ray() -> Any:
 
 
 def logs_of(ray: Any) -> Path | None:
-    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is no part of
+    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is not part of
     Ray's interface, so it serves explanations only."""
     with suppress(Exception):
         return Path(ray._private.worker._global_node.get_logs_dir_path())

@@ -25,7 +25,7 @@ USED = {name: names - {"random"} for name, names in MODULES.items() if name != "
 MOST_LINES = 1_000_000
 """Lines of Python that run for one reward."""
 TOOL = 4
-"""Of the numbers by which tools watch this interpreter, one that is no known tool's."""
+"""Of the numbers by which tools watch this interpreter, one that is not a known tool's."""
 Function = Callable[..., object]
 
 

@@ -98,7 +98,7 @@ def read_stored(data: bytes, reward: str | OwnReward, *, where: str) -> tuple[Qu
     """The questions of a stored file.
 
     Raises:
-        DataError: it is no such file.
+        DataError: it is not such a file.
     """
     found = []
     for number, line in enumerate(data.splitlines(), start=1):

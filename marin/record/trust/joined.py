@@ -82,7 +82,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``.
 
     Raises:
-        UsageError: it is no such address.
+        UsageError: it is not such an address.
     """
     found = _ADDRESS.match(address)
     if found is None or int(found["port"]) > 65535:

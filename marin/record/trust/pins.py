@@ -302,7 +302,7 @@ def read_pin(path: Path) -> Pin:
     """The pin in a file.
 
     Raises:
-        ledger.Unavailable: it cannot be read, or is no pin.
+        ledger.Unavailable: it cannot be read, or is not a pin.
     """
     try:
         return Pin.parse(path.read_bytes())

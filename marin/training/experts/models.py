@@ -142,7 +142,7 @@ class _Qwen3Layer(Qwen3MoeDecoderLayer):
 
 
 def _counted(mask: Any) -> NamedArray | None:
-    """Which positions are no blank (:mod:`marin.training.blank`), whose segments are below 0; None: all, where there are no
+    """Which positions are not blank (:mod:`marin.training.blank`), whose segments are below 0; None: all, where there are no
     segments."""
     segments = getattr(mask, "segment_ids", None)
     return None if segments is None else segments[0] >= 0

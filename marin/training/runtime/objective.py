@@ -85,7 +85,7 @@ class ObjectivePlugin(Protocol):
         """Prompt, completion and reward of some of the completions in a record, for people.
 
         Raises:
-            LedgerError: it is no record, or its prompts are not here.
+            LedgerError: it is not a record, or its prompts are not here.
         """
 
     def difference(self, recorded: bytes | None, found: bytes) -> str:

@@ -232,7 +232,7 @@ def _check_key(brought: bytes, signed: str) -> None:
 
 
 def _folders(place: Path) -> list[str]:
-    """The names of the folders of events in ``place``, in the order of the log; those of other names are no events."""
+    """The names of the folders of events in ``place``, in the order of the log; those of other names are not events."""
     names = [path.name for path in place.iterdir()] if place.is_dir() and not place.is_symlink() else []
     if wrong := [name for name in names if not _NUMBER.fullmatch(name)]:
         raise Malformed("not the number of an event", where=place.name, expected="a whole number", found=wrong[0][:80])

@@ -76,9 +76,9 @@ def read_named(names: Sequence[str], folder: Path) -> NamedTasks:
     """The tasks of these names (of a task, a tag or a group), from the task files below ``folder``.
 
     Raises:
-        UsageError: there is nothing of a name, a task that is no data, or a group that can not be evaluated as it is written.
+        UsageError: there is nothing of a name, a task that is not data, or a group that can not be evaluated as it is written.
         DataMissing: a file of a task's data is not there.
-        DataError: its data is no JSON.
+        DataError: its data is not JSON.
     """
     members = Members(Index(folder, *task_files(folder)))
     for name in names:
@@ -98,7 +98,7 @@ def task_files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, Usag
     """The task files below ``folder`` that can be read, with what they include, and by file name those that can not.
 
     Raises:
-        UsageError: it is no folder.
+        UsageError: it is not a folder.
     """
     if not folder.is_dir():
         raise UsageError("no such folder", where="--task-path", expected="a folder with task files", found=str(folder))

@@ -261,7 +261,7 @@ def _groups(named: NamedTasks) -> list[TaskGroup]:
     """The groups among the names, and each tag as a group without means: anyone who has the record alone knows what it was of.
 
     Raises:
-        UsageError: a tag that is no name.
+        UsageError: a tag that is not a name.
     """
     from marin.plugins.evaluation.recorded.records import TaskGroup, wrong_groups
 

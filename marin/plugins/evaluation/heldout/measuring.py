@@ -51,7 +51,7 @@ def texts_of(data: bytes, where: str) -> list[str]:
     """The texts of a stored set.
 
     Raises:
-        DataError: a line is no object with a text.
+        DataError: a line is not an object with a text.
     """
     return list(_texts(data, where))
 

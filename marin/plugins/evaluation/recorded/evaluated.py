@@ -69,7 +69,7 @@ class Evaluated:
 
 
 def numbers(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Results as hex floats, without what is no number."""
+    """Results as hex floats, without what is not a number."""
     return {
         task: {
             name: float(value).hex()

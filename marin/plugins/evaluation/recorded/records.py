@@ -29,7 +29,7 @@ GROUP = re.compile(rf"{NAME.pattern}(::{NAME.pattern})*")
 """The name of a group; of one that is written within another, after that one's."""
 MOST_MEMBERS = 100_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
+"""What bytes that are no such JSON make of its decoder: ValueError where a key is not UTF-8."""
 
 
 Key = tuple[str, int, int, int]
@@ -150,7 +150,7 @@ def with_present_rules(values: object) -> Settings | None:
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:
-    """What is no group among ``groups`` of ``tasks``; None where all are. A member stands before its group, so none is in
+    """What is not a group among ``groups`` of ``tasks``; None where all are. A member stands before its group, so none is in
     itself; the tasks of a group are counted as often as they are in it."""
     counts = dict.fromkeys(tasks, 1)
     for group in groups:
@@ -267,7 +267,7 @@ def read_groups(folder: Path) -> list[TaskGroup] | None:
     """The stored groups; None where none are stored.
 
     Raises:
-        DataError: the file is no list of groups.
+        DataError: the file is not a list of groups.
     """
     return _decoded(folder / GROUPS, list[TaskGroup]) if (folder / GROUPS).is_file() else None
 
@@ -276,7 +276,7 @@ def read_samples(folder: Path, name: str) -> Iterator[Sample]:
     """The stored samples of a task.
 
     Raises:
-        DataError: a line is no sample.
+        DataError: a line is not a sample.
     """
     yield from decoded_samples(_bytes(folder / "samples" / f"{name}.jsonl"), f"samples/{name}.jsonl")
 

@@ -75,7 +75,7 @@ class LeavingOut:
     def __init__(self, setup: LeavingOutSetup) -> None:
         self._setup = setup
         recipe = from_plain(setup.recipe, where="recipe of the run")
-        # A recipe that excludes something has the program for batches with blanks; which documents is no part of it.
+        # A recipe that excludes something has the program for batches with blanks; which documents is not part of it.
         self._recipe: Recipe = msgspec.structs.replace(recipe, exclude=(*(recipe.exclude or ()), setup.leaving))
         self._execution = Execution(devices=setup.devices)
         apply(recipe.arithmetic, self._execution)  # before jax starts in this process

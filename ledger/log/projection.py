@@ -4,7 +4,7 @@ through.
     events(idx, id, type, stream, seq, time, actor, body)     body as JSON text, a large integer's string stays one
     strays(idx, field, expected, found, text)                 entries that are not events of the log
 
-A log of somebody else's may have entries that no writer makes: bytes that are not an event, an id that is there already, a
+A log of someone else's may have entries that no writer makes: bytes that are not an event, an id that is there already, a
 number that is not the next of its stream. Such a stray is not an event. It is kept beside them, with its text, for
 anyone who asks what an entry says (:meth:`Projection.strays`); what speaks of the log's own keys is never left out.
 
@@ -198,7 +198,7 @@ class Projection(AbstractContextManager["Projection"]):
         while True:
             with self._file.transaction() as db:
                 origin, size, root = self._cursor()
-                if size > target.size:  # somebody folded what was appended since this reader looked
+                if size > target.size:  # another process folded what was appended since this reader looked
                     target = self._reader.refresh()
                 if size and (origin != target.origin or size > target.size or self._reader.root(size) != root):
                     raise DoesNotFit(f"its {size} events are not the beginning of this log")

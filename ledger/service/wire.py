@@ -63,7 +63,7 @@ class FrameSocket:
         self._stream = connection.makefile("rb")
 
     def greeting(self, seconds: float) -> bytes | None:
-        """The first frame of somebody unknown: small, whole within ``seconds``, and nothing behind it is read yet."""
+        """The first frame of an unknown client: small, whole within ``seconds``, and nothing behind it is read yet."""
         reader = PromptReader(self._connection, seconds=seconds, limit=4 + MAX_GREETING)
         head = reader.exactly(4)
         if not head:

@@ -376,11 +376,11 @@ class _Stage:
 
     def _is_still(self, situation: _Situation, changed: bool) -> bool:
         """Whether the step is still to be executed, in the same run: asked again where it may have been made meanwhile
-        (``changed``), or where somebody else may have begun the run."""
+        (``changed``), or where another executor may have begun the run."""
         if not changed and situation.run is not None:
             return True
         now = self.read()
-        name = self.step.name  # an attempt that somebody else made meanwhile is told by this one, and counts
+        name = self.step.name  # an attempt that another executor made meanwhile is told by this one, and counts
         seen = [(one.run.run, one.run.attempts.get(name)) if one.run else None for one in (now, situation)]
         is_made = not self.force and now.results.hit(self.step, now.identity) is not None
         return now.identity == situation.identity and seen[0] == seen[1] and not is_made

@@ -198,7 +198,7 @@ def replayed(db: sqlite3.Connection, facts: Iterable[Fact[events.ReplayCompleted
 
 
 def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[events.RunLabelled]]) -> None:
-    """What somebody says of a run, on top of what was said before."""
+    """What a user says of a run, on top of what was said before."""
     for fact in facts:
         now = labels_in(db, fact.body.run).after(fact.body)
         row = (fact.body.run, now.archived, now.description, json.dumps(dict(now.tags)))

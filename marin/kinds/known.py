@@ -3,7 +3,7 @@
 The families that a run of the pipeline or of a loop is made of stand here. All others are found by the entry points
 ``marin.kinds``, each of which names a tuple of kinds, when a type is met that does not stand here. Marin's own bear the name
 of a family, the beginning of its types, so that for a type one plugin alone is loaded. What a verdict rests on is asked of
-Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are shown,
+Marin's own alone (:func:`own_kind`): a type of someone else's plugin has a body that is checked and numbers that are shown,
 and keeps a verdict from PASS.
 """
 
@@ -112,5 +112,5 @@ def of_other_plugins() -> Mapping[str, Kind]:
 def _is_kind(value: object) -> bool:
     if not isinstance(value, Kind):
         return False
-    type_, body = vars(value)["type"], vars(value)["body"]  # whatever somebody else wrote there
+    type_, body = vars(value)["type"], vars(value)["body"]  # whatever someone else wrote there
     return isinstance(type_, str) and isinstance(body, type) and issubclass(body, Body)

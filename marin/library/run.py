@@ -72,7 +72,7 @@ class Run:
 
     @property
     def description(self) -> str:
-        """What somebody said of it (`marin run RUN describe TEXT`)."""
+        """What a user said of it (`marin run RUN describe TEXT`)."""
         return self._view.labels.description
 
     @property

@@ -1,4 +1,4 @@
-"""A corpus of files: the user's own by globs, one that is fetched, or those of an artifact that somebody made; text, JSON lines,
+"""A corpus of files: the user's own by globs, one that is fetched, or those of an artifact that a user made; text, JSON lines,
 conversations and preferences.
 
 An entry point of the group ``marin.corpora`` (:class:`marin.pipeline.corpus.Reader`): the code of a step ``corpus`` whose data

@@ -1,4 +1,4 @@
-"""What a program is busy with, said before somebody wonders: within two seconds, with how long it took the last time here.
+"""What a program is busy with, said before a user wonders: within two seconds, with how long it took the last time here.
 
     with waiting("compiling the train step"):
         ...

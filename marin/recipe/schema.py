@@ -154,7 +154,7 @@ def chats(dataset: Dataset) -> list[FilesDataset]:
 
 
 def may_be_masked(recipe: Recipe) -> bool:
-    """Whether documents of it may say which of their tokens are learned: conversations, and what somebody else made."""
+    """Whether documents of it may say which of their tokens are learned: conversations, and what someone else made."""
     kinds = (ArtifactDataset, DocumentsDataset, WebDataset)
     made = any(isinstance(part, kinds) or getattr(part, "chat", None) for part in parts(recipe.dataset).values())
     return made or recipe.tokens.artifact is not None or recipe.together > 1

@@ -1,4 +1,4 @@
-"""A sweep that searches: Hydra's own sweeper plugin (Optuna) chooses values, somebody else tries them.
+"""A sweep that searches: Hydra's own sweeper plugin (Optuna) chooses values, someone else tries them.
 
     hydra/sweeper=optuna hydra.sweeper.n_trials=16 'optimizer.learning_rate=tag(log,interval(1e-4,1e-2))'
 

@@ -22,7 +22,7 @@ from marin.record.trust.keyfiles import attestation_key_path, author_key_path, k
 SERVICE = "marin.service"
 """The name in the certificate of every service."""
 _REQUEST = "marin-author:"
-"""How the line begins by which somebody asks to be enrolled."""
+"""How the line begins by which a user asks to be enrolled."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ AWAY_SECONDS = 600.0
 """How long a service on another machine is waited for: as long as for its files (:mod:`ledger.service.remote_client`)."""
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 LOCK_SECONDS = 60.0
-"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+"""How long a record waits for another writer: batches take milliseconds, so this is a writer being stuck."""
 WRITERS = "marin.writers"
 """The entry points of those who append to a log that another process has open."""
 _TURN_SECONDS = 1.0

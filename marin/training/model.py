@@ -95,7 +95,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
-    # Levanter's other architectures have Llama's fields and some more. By default they name somebody else's checkpoint.
+    # Levanter's other architectures have Llama's fields and some more. By default they name someone else's checkpoint.
     same = {field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)} | {
         "reference_checkpoint": ""
     }

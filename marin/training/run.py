@@ -197,7 +197,7 @@ def train(task: Task) -> StepResult:
             end = min(last, first + ((at - first) // length + 1) * length, *due)
             try:
                 state, steps = training.steps(state, at, end, stop=stop, progress=reached)
-            # What was there before the number that is not finite is saved, so that somebody can look for its cause.
+            # What was there before the number that is not finite is saved, so that a user can look for its cause.
             except NotFinite as error:
                 saver.settle(wait=True)
                 raise error.saved_as(keep_last(saver, recorder, error)) from error

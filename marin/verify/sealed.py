@@ -1,4 +1,4 @@
-"""`marin verify` of somebody else's root or bundle: in a process that the kernel confines before it reads a byte.
+"""`marin verify` of someone else's root or bundle: in a process that the kernel confines before it reads a byte.
 
 The parent holds what is worth something: the signing key, the network, the files of the user. The child reads, hashes
 and executes. It is a fresh program, so nothing of the parent's memory is in it, with few variables of the environment,
@@ -137,7 +137,7 @@ def seal() -> Seal | None:
 
 def opened_own(trusted: Sequence[ledger.VerifierKey] = ()) -> Root | None:
     """The root, if its log is this user's: that user's signing key is the one that it names, and no other one was given to read
-    it under. None where it is somebody else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
+    it under. None where it is someone else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
     what is returned: opened again, it may name another key.
 
     Raises:

@@ -43,7 +43,7 @@ class Unleased:
     def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
         """Record the beginning of the step, with its lease: ``batch``, whose last event it is (none, where another process is to
         execute it under this lease). ``still`` says by what the log holds now whether the step is to be executed; it is
-        told whether somebody had the lease meanwhile. False: it is not, or another executor has it."""
+        told whether another had the lease meanwhile. False: it is not, or another executor has it."""
         self._root.append(batch)
         self._begin()
         return True
@@ -69,7 +69,7 @@ class Unleased:
             try:
                 return self._root.append(batch)
             except OutOfSequence:
-                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
+                continue  # another executor has taken or released a lease meanwhile: the batch is made anew
         return ()
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Unleased:
 
 
 class Grant(Protocol):
-    """A lease that somebody else holds for the process of a step."""
+    """A lease that another process holds for the process of a step."""
 
     def lease(self, root: Root) -> Unleased:
         """As the process of the step has it."""

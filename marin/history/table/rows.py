@@ -1,4 +1,4 @@
-"""A run as a row, and a column of a table of runs by any name that somebody has of it.
+"""A run as a row, and a column of a table of runs by any name that a user has of it.
 
 A name is one of the table's own columns (``loss``), a key of the recipe (``optimizer.learning_rate``), a number of a step
 (``evaluate.pairs_won``), a tag (``tags.team``), or an end of a key or number that only one has (``learning_rate``).

@@ -38,7 +38,7 @@ class KeyDifferences:
 
     @property
     def without_seed(self) -> tuple[str, ...]:
-        """The keys that somebody chose; a seed is not a choice."""
+        """The keys that a user chose; a seed is not a choice."""
         return tuple(key for key in self.keys if key != SEED)
 
 

@@ -63,7 +63,7 @@ class Drawing:
     def drawn(
         self, arrays: Any, prompts: Tokens, keys: np.ndarray, said: Tokens | None = None
     ) -> tuple[Tokens, Looked]:
-        """A completion of each prompt, by its key, and what the pass says of them. ``said``: what somebody says they are: it is
+        """A completion of each prompt, by its key, and what the pass says of them. ``said``: what is claimed that they are: it is
         looked at, and never believed.
 
         Raises:
@@ -128,7 +128,7 @@ class Drawing:
     # -- what is proposed
 
     def proposed(self, arrays: Any, prompts: Tokens, keys: np.ndarray, begun: Tokens) -> Tokens:
-        """Completions that go on from their beginnings, as far as somebody proposes."""
+        """Completions that go on from their beginnings, as far as the drafts propose."""
         point = own_points("marin.drafts").get("drafts")
         if point is None:
             return begun

@@ -131,7 +131,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The beginning of what somebody wrote, without what a terminal would do."""
+    """The beginning of what a user wrote, without what a terminal would do."""
     return ascii(text[:40])[1:-1]
 
 

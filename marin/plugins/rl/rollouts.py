@@ -1,7 +1,7 @@
 """The completions of an update, drawn by the state before it: a pure function of that state, the recipe and the update's number.
 
 Prompt n of a training is question ``order(n)`` of the set, in the order of the recipe's seed. Token t of completion c of it is
-drawn by threefry, keyed by seed, n, c and t alone (:mod:`marin.plugins.rl.drawing`). Completions that somebody says were drawn
+drawn by threefry, keyed by seed, n, c and t alone (:mod:`marin.plugins.rl.drawing`). Completions that are claimed to be drawn
 take one pass. The state that draws is the one before the update, or as many updates behind it as the recipe says.
 """
 

@@ -9,7 +9,7 @@ that signs a hash, so not the log's own, which is Ed25519. The log vouches for a
     N.intoto.json      a statement (``marin.plugins.sharing.in_toto``) in a DSSE envelope under that key
     N.rekor.json       the request for that envelope: ``POST /api/v2/log/entries`` of a Rekor v2
 
-Nothing is sent. ``check`` is what somebody does with such a folder and the log's verifier key, and nothing else. What the log
+Nothing is sent. ``check`` is what a user does with such a folder and the log's verifier key, and nothing else. What the log
 said of the key later no folder can show: ``judge`` asks the log where it is at hand.
 """
 

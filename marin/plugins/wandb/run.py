@@ -3,7 +3,7 @@ reference.
 
 ``wandb`` itself writes the files, in offline mode unless ``wandb.mode=online`` was said: nothing is sent, and no key, address or
 user's setting is looked at. What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever
-somebody wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
+a user wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
 ``wandb sync`` joins them. Online the folder is ``wandb/run-…-<run>``, and what it holds was sent.
 
 What follows a training lies in the user's cache (:meth:`marin.record.root.Root.views`): a root travels, and neither shall what

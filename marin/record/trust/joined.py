@@ -2,7 +2,7 @@
 
     joined/<address>.json   {"address": …, "certificate": …, "vkey": …} in the user's configuration folder
 
-An invitation is the same in one line. What it says is believed as far as its line was got from somebody who is believed: the
+An invitation is the same in one line. What it says is believed as far as its line was got from a user who is believed: the
 certificate is that of the service, so nobody in between can take its place, and the verifier key that of the log. The address
 of such a root is ``ledger://HOST:PORT``.
 """

@@ -42,7 +42,7 @@ class Rollouts(Protocol):
     """Draws the completions of a recipe's updates."""
 
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
-        """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what somebody says they
+        """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what they are claimed to
         are, which is looked at and never believed."""
 
     def close(self) -> None:

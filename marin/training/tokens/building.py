@@ -173,7 +173,7 @@ def _write(folder: Path, documents: Iterator[Encoded], *, masked: bool, without:
 
 
 def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int, int]:
-    """The cache of a split out of one that somebody else made, written anew; its loss mask as it is."""
+    """The cache of a split out of one that someone else made, written anew; its loss mask as it is."""
     vocabulary = load_tokenizer(task.inputs["tokenizer"]).rows
     if artifact.digest is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A collection that somebody else made can say anything in its columns: what does not fit becomes one error, never a defect."""
+"""A collection that someone else made can say anything in its columns: what does not fit becomes one error, never a defect."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A task file of the harness may name Python code, a data set of a hub or a metric that is fetched. Here a task is data:
 templates, names of things the harness has (its own functions among them, :mod:`marin.plugins.evaluation.harness.functions`),
-and lines of JSON that lie beside it. So it can be recorded, and evaluated again by somebody who believes nothing of it:
+and lines of JSON that lie beside it. So it can be recorded, and evaluated again by a user who believes nothing of it:
 :func:`checked` passes nothing of its own that would be executed, and nothing that is fetched or unbounded.
 """
 

@@ -43,7 +43,7 @@ class Rollouts(Protocol):
 
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
         """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what they are claimed to
-        are, which is looked at and never believed."""
+        be, which is looked at and never believed."""
 
     def close(self) -> None:
         """End what draws beside this process."""

@@ -557,6 +557,17 @@ def test_who_appends_waits_for_nothing_that_judges_or_stamps() -> None:
     assert loaded & (HEAVY | unused) == set()
 
 
+def test_what_puts_the_contract_in_force_was_imported_without_jax() -> None:
+    """Else `marin show --data` and Run.batch would be refused in a fresh process: jax reads the settings when it is imported."""
+    files = {
+        item.file
+        for item in all_imports()
+        if item.module == "marin.process.arithmetic" and re.search(r"(?m)^ *apply\(", (PROJECT / item.file).read_text())
+    }
+    assert "marin/training/inspection/batch.py" in files and len(files) > 10
+    assert "jax" not in loaded_after("\n".join(f"import {module_of(file)}" for file in sorted(files)))
+
+
 PRINTS = {
     "marin/cli/output.py": "the room that prints",
     "marin/process/logs.py": "logging",

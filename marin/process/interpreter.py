@@ -21,6 +21,7 @@ import atexit
 import contextlib
 import gc
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,8 @@ TUNABLE = "glibc.malloc.hugetlb"
 COMPUTING = frozenset({"train", "run", "verify", "evaluate"})
 """Words of a command line that computes: commands of `marin`, and stages. The other stages would gain less than a second
 beginning takes."""
+HASHING = re.compile(r"--only=?(ledger|artifacts|,)+")
+"""Options of a verification that computes nothing."""
 _KERNEL = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -91,7 +94,9 @@ def begin_again(arguments: Sequence[str]) -> None:
 def tunables_for(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What the variable should be; None where it is right, or nothing would come of it."""
     present = environ.get(VARIABLE, "")
-    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not has_huge_pages():
+    only = re.sub(r"--only (\S+)", r"--only=\1", " ".join(arguments)).split()
+    computes = not COMPUTING.isdisjoint(arguments) and not any(map(HASHING.fullmatch, only))
+    if TUNABLE in present or not computes or not has_huge_pages():
         return None
     return ":".join(part for part in (present, f"{TUNABLE}=1") if part)
 

@@ -12,6 +12,7 @@ from marin.cli.execution import Machine, no_diff
 from marin.cli.options import argument, flag, group, option, takes
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_table
+from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.recipe.units import human_size
 
@@ -132,7 +133,7 @@ def _execute(graph: Graph, root: Root, file: Path, options: Options, *, quiet: b
         raise StepFailed(
             "not every step has its output",
             where=f"graph {graph.name}",
-            expected=f"{len(graph.nodes)} outputs",
+            expected=several(len(graph.nodes), "outputs"),
             found=f"{failed[0].address}: {failed[0].error}" + (f" and {len(failed) - 1} more" if failed[1:] else ""),
             cure="correct it and run the same command again: the rest is done",
         )

@@ -17,6 +17,7 @@ from marin.cli.output import print_json, say
 from marin.cli.running.trained import Trained, print_trained
 from marin.cli.tables import print_table
 from marin.execution.tracker import choose
+from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.record.root import Root, open_root
 
@@ -203,7 +204,7 @@ def train(options: TrainOptions) -> None:
         raise StepFailed(
             "not every run has its outputs",
             where=failed[0].failed,
-            expected=f"{len(outcomes)} runs",
+            expected=several(len(outcomes), "runs"),
             found=failed[0].error + (f" and {len(failed) - 1} more" if failed[1:] else ""),
             cure="correct it and run the same command again: the rest is done",
         )

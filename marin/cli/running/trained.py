@@ -45,7 +45,7 @@ def print_trained(root: Root, outcomes: Sequence[Trained], *, json: bool, table:
     elif (view := outcomes[0].run) is not None:
         for name, value in headline(view, root.reader().checkpoint(), root.history()):
             say(f"{name.ljust(12)}{value}")
-    else:
+    elif not outcomes[0].failed:
         say("every step is a hit, in runs of other recipes; see --json")
 
 

@@ -173,7 +173,7 @@ def reward_error(where: str, expected: str, found: str) -> UsageError:
 
 def _no_number(where: str, expected: str, found: str) -> DataError:
     return DataError(
-        "a reward is no number",
+        "a reward that is not a number",
         where=where,
         expected=expected,
         found=found,

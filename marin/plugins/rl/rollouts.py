@@ -187,7 +187,7 @@ class DrawnRollouts:
         reward = self._reward(question, text, tokens)
         if not math.isfinite(reward):
             raise DataError(
-                "a reward is no number",
+                "a reward that is not a number",
                 where=f"objective.reward, of {text[:60]!r}",
                 expected="a finite number",
                 found=repr(reward),

@@ -19,7 +19,7 @@ from marin.training.runtime.unused import unused_imports
 def main() -> None:
     """Answer the requests on stdin."""
     with unused_imports():
-        import marin.training.inspection.batch  # noqa: F401
+        import marin.training.data  # noqa: F401
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"found": observations(json.loads(line))}

@@ -19,11 +19,11 @@ from marin.history.run import Run
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe
 from marin.record import outputs
-from marin.training.data import DataOrder, batch_digest, streams, token_dataset
-from marin.training.tokens.cache import Cache, read_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from marin.training.tokens.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,10 @@ class BatchSequence:
 
 def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequence], str]:
     """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
+    # jax, after the contract is in force
+    from marin.training.data import DataOrder, batch_digest, streams, token_dataset
+    from marin.training.tokens.cache import read_tokens
+
     size, width = recipe.trainer.batch_size, recipe.model.seq_len
     paths = streams(recipe, cache)
     order = DataOrder(recipe, {name: token_dataset(path, width)[1] for name, path in paths.items()})

@@ -40,6 +40,8 @@ def test_what_computes_begins_again_once() -> None:
 def test_others_and_who_decided_otherwise_do_not() -> None:
     assert begun("ls") == ["None"]
     assert begun("stage", "corpus", "--params", "none.yaml") == ["None"]
+    assert begun("verify", "none", "--only", "ledger,artifacts") == begun("verify", "none", "--only=ledger") == ["None"]
+    assert len(begun("verify", "none", "--only", "artifacts,training")) == 2
     assert begun("verify", "none", GLIBC_TUNABLES="glibc.malloc.hugetlb=0") == ["glibc.malloc.hugetlb=0"]
 
 

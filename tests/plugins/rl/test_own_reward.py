@@ -128,7 +128,7 @@ def test_what_names_no_function_below_the_folder_is_refused(written: str) -> Non
 def test_a_reward_that_raises_never_ends_or_is_no_number_is_named(folder: Path, body: str, found: str) -> None:
     (folder / "rewards.py").write_text(f"def f(completions, **kwargs):\n    {body}\n")
     reward, _ = read_reward("rewards.py:f")
-    with pytest.raises(DataError, match="a reward is no number") as caught:
+    with pytest.raises(DataError, match="a reward that is not a number") as caught:
         call_reward(function_of(reward), "a", "b", [], {}, "objective.reward: f")
     assert caught.value.found == found and caught.value.where == "objective.reward: f"
 

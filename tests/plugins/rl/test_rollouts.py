@@ -162,7 +162,7 @@ def test_another_update_is_other_prompts_and_draws_and_devices_decide_nothing(po
 
 def test_a_reward_that_is_no_number_is_refused(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy.drawn, "_reward", lambda *given: float("nan"))
-    with pytest.raises(DataError, match="a reward is no number"):
+    with pytest.raises(DataError, match="a reward that is not a number"):
         policy.drawn.draw(policy.state, 0)
 
 

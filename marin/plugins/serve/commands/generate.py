@@ -41,7 +41,7 @@ class GenerateOptions:
     seed: int = option("S", "Of the draws.", least=0, default=0, show_default=True)
     step: int | None = recorded_state()
     replay: Path | None = option(
-        "FILE", "Generate an answer of `marin serve` again, and compare every token.", type=FILE
+        "FILE", "Generate an answer of `marin serve` again, and compare every token.", type=THERE
     )
     prompts: Path | None = option(
         "FILE", "Rows with an instruction or a prompt: JSON lines, or a JSON list.", type=THERE

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from marin.cli.running.train import within_epochs
+from marin.cli.running.trained import Trained, print_trained
 from marin.graph.graph import Graph
 from marin.graph.recipes import pipeline_graph
 from marin.recipe.composition import compose
 from marin.recipe.schema import Execution, digest
+from marin.record.root import open_root
 
 Marin = Any
 
@@ -217,6 +219,16 @@ def test_the_same_recipe_twice_is_one() -> None:
     recipe = compose(["model=nano"]).recipe
     graph, addresses = pipeline_graph([recipe, recipe])
     assert len(graph.nodes) == 6 and addresses[0] == addresses[1]
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"), [("", "every step is a hit, in runs of other recipes; see --json\n"), ("train/a", "")]
+)
+def test_what_failed_before_its_run_began_is_not_a_hit(
+    failed: str, said: str, root: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    print_trained(open_root(str(root)), [Trained((), "", None, {}, {}, failed, "")], json=False, table=False)
+    assert capsysbinary.readouterr().out.decode() == said
 
 
 def test_a_run_that_fails_says_at_which_step_and_why(marin: Marin, root: Path) -> None:

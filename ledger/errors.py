@@ -7,9 +7,9 @@
      ├─ NotFound                a name, digest or index that is not there
      ├─ AlreadyExists           an exclusive write met something that is there
      ├─ Conflict                same id with other bytes, a wrong expected sequence, a concurrent writer
-     │   ├─ OutOfSequence       somebody appended to the stream first: read it again and decide anew
+     │   ├─ OutOfSequence       another writer was first in the stream: read it again and decide anew
      │   └─ Fenced              of two writers in one bucket, this is the one that must stop
-     ├─ Locked                  somebody else holds the lock; the message names the holder
+     ├─ Locked                  someone else holds the lock; the message names the holder
      ├─ Refused                 input that cannot be accepted as it is; names the cure        (exit status 2)
      ├─ Unavailable             something needed (a key, a file system feature) is missing    (exit status 3)
      └─ StorageFailed           the operating system or the server failed: disk full, I/O error, 5xx

@@ -32,7 +32,7 @@ def page() -> str:
 def _entry(name: str, value: object) -> Iterator[str]:
     if inspect.isclass(value):
         yield f"\n### `{name}`\n\n{_markdown_of(value)}\n"
-        fields = getattr(value, "__dataclass_fields__", {})  # one whose default is a function is no method
+        fields = getattr(value, "__dataclass_fields__", {})  # one whose default is a function is not a method
         methods = [
             (key, item)
             for key, item in vars(value).items()

@@ -154,7 +154,8 @@ def test_what_is_an_extra_says_which_and_names_no_index(installed: Installed, co
     """The project is on no index: a name there is of anyone who registers it."""
     said = installed.run("marin", *command.split(), status=3)
     assert f"in the project's folder: pip install '.[{extra}]'" in said and "Traceback" not in said
-    assert "marin-repro" not in said and len(said.splitlines()) == 1
+    lines = [line for line in said.splitlines() if not line.startswith("loading ")]  # said on a busy machine
+    assert "marin-repro" not in said and len(lines) == 1
 
 
 def test_records_are_compared_by_an_auditor_and_a_table_says_what_it_needs(installed: Installed) -> None:

@@ -111,7 +111,7 @@ def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
     from marin.data.documents import read_documents
     from marin.data.tokenizer import load_tokenizer
     from marin.training.tokens.building import write_cache
-    from marin.training.tokens.encoding import encoded, encoded_split
+    from marin.training.tokens.encoding import encode_documents, encoded_split
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -127,7 +127,7 @@ def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
             library.encode_batch_fast(texts, add_special_tokens=False)
 
         def encoding() -> None:
-            for _ in encoded(library, read_documents(path), [0], masked=False):
+            for _ in encode_documents(library, read_documents(path), [0], masked=False):
                 pass
 
         def whole() -> None:

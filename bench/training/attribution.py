@@ -162,12 +162,12 @@ def test_rows(run: Run, root: Root, data: bytes, tokenizer: Path) -> list[Rows]:
     """The held-out documents, in the windows in which they are scored."""
     from tokenizers import Tokenizer
 
-    from marin.plugins.evaluation.heldout.measuring import encoded, texts_of, windows
+    from marin.plugins.evaluation.heldout.measuring import encode_texts, texts_of, windows
 
     reader = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     reader.encode_special_tokens = True
     width, found = run.recipe.model.seq_len, []
-    for document in encoded(reader, texts_of(data, "validation")):
+    for document in encode_texts(reader, texts_of(data, "validation")):
         rows: Rows = []
         for row in windows(document, width):
             count = len(row.tokens) - 1

@@ -387,7 +387,7 @@ class Peer:
 
     def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
         large = pages_of == "both" or (pages_of == "product" and what in ("ours", "exact", "muon"))
-        pages = interpreter.wanted(["train"], os.environ) if large else None
+        pages = interpreter.tunables_for(["train"], os.environ) if large else None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.training.train_step", "--serve", f"{what}:{size}:{devices}"],
             stdin=subprocess.PIPE,

@@ -56,7 +56,7 @@ class Facts:
     start: int
     count: int
     ids: bytes
-    """A hash of eight bytes for each entry's id; zeros where the entry is no event."""
+    """A hash of eight bytes for each entry's id; zeros where the entry is not an event."""
     runs: list[Run]
     artifacts: list[tuple[int, str]]
     events: list[tuple[int, Event]]
@@ -65,7 +65,7 @@ class Facts:
 
 
 def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Facts:
-    """What there is to remember of these entries, and which are no events. Needs nothing but the bytes."""
+    """What there is to remember of these entries, and which are not events. Needs nothing but the bytes."""
     facts = Facts(start, len(entries), b"", [], [], [], [])
     ids: list[bytes] = []
     runs: list[tuple[str, list[int]]] = []
@@ -119,7 +119,7 @@ def examine_bundles(
 ) -> Iterator[tuple[Bundle, Examined | Finding | None]]:
     """Look into bundles, in order; above one worker in so many processes, some chunks ahead and no more.
 
-    ``wanted`` are types of events to give back whole; None where the entries are no events. ``read`` is called, in the
+    ``wanted`` are types of events to give back whole; None where the entries are not events. ``read`` is called, in the
     process that looks, for bundles that come without their bytes.
     """
     if workers < 2:

@@ -532,7 +532,7 @@ class _Audit:
         self._findings.append(Finding(what, where, expected, found))
 
     def _report(self, error: LedgerError, path: str) -> None:
-        if isinstance(error, Unavailable):  # a server that does not answer is no finding about its log
+        if isinstance(error, Unavailable):  # a server that does not answer is not a finding about its log
             raise error
         where = path if error.where in ("", path) else f"{path}, {error.where}"
         self._find(error.what, where, error.expected, error.found)

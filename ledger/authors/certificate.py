@@ -48,7 +48,7 @@ def read_certificate(data: bytes) -> VerifierKey:
     """The key of a certificate that it has signed itself.
 
     Raises:
-        Refused: it is no such certificate, of at most 2,000 bytes.
+        Refused: it is not such a certificate, of at most 2,000 bytes.
     """
     try:
         return _read(data)

@@ -23,7 +23,7 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class Author:
-    """Somebody whose key the log enrolled by the event at ``index``; ``until``: the event that revoked it."""
+    """A user whose key the log enrolled by the event at ``index``; ``until``: the event that revoked it."""
 
     vkey: VerifierKey
     may_enrol: bool

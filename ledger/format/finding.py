@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What is wrong, where, what should be there and what is. ``str()`` is one line. ``missing``: it is not there at all,
-    which accuses nobody of having written it otherwise. ``stray``: an entry of the signed log that is no event of it, which
+    which accuses nobody of having written it otherwise. ``stray``: an entry of the signed log that is not an event of it, which
     says nothing of the others."""
 
     what: str

@@ -158,7 +158,7 @@ def subtree_root(start: int, end: int, read: HashReader) -> bytes:
     """The root over the leaves [start, end) alone.
 
     Raises:
-        Refused: they are no subtree.
+        Refused: they are not a subtree.
     """
     _check_subtree(start, end)
     return _range_hash(start, end, read)
@@ -168,7 +168,7 @@ def subtree_proof(start: int, end: int, size: int, read: HashReader) -> list[byt
     """That the leaves [start, end) are a subtree of the tree of ``size`` leaves.
 
     Raises:
-        Refused: they are no subtree of it.
+        Refused: they are not a subtree of it.
     """
     _check_subtree(start, end)
     if end > size:
@@ -218,7 +218,7 @@ def verify_subtree(start: int, end: int, size: int, subtree: bytes, root: bytes,
     """Raise unless ``proof`` shows that ``subtree`` is the root over the leaves [start, end) of this tree.
 
     Raises:
-        Unverified: they are no subtree of it, or the proof does not lead to both roots.
+        Unverified: they are not a subtree of it, or the proof does not lead to both roots.
     """
     check_hashes((subtree, root, *proof))
     where = f"leaves {start} to {end} of {size}"

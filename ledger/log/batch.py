@@ -80,7 +80,7 @@ class Batch:
 
 
 class Entered:
-    """Requests that have their place in a batch. It is committed when somebody asks for the outcomes."""
+    """Requests that have their place in a batch. It is committed when its outcomes are asked for."""
 
     def __init__(self, finish: Callable[[Batch], None], batch: Batch, placed: list[list[Placed] | LedgerError]) -> None:
         self._finish, self._batch, self._placed = finish, batch, placed

@@ -49,7 +49,7 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
 
     Raises:
         Unavailable: there is no file, it cannot be read, or it is encrypted and no passphrase was given.
-        Refused: it is no key file.
+        Refused: it is not a key file.
         Refused: others can read it, the passphrase is wrong, or the key is damaged.
     """
     data = read_private(path)
@@ -92,7 +92,7 @@ def read_private(path: Path) -> bytes:
 
     Raises:
         Unavailable: there is no file, or it cannot be read.
-        Refused: others can read it, or it is no key file.
+        Refused: others can read it, or it is not a key file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for

@@ -2,9 +2,9 @@
 through.
 
     events(idx, id, type, stream, seq, time, actor, body)     body as JSON text, a large integer's string stays one
-    strays(idx, field, expected, found, text)                 entries that are no events of the log
+    strays(idx, field, expected, found, text)                 entries that are not events of the log
 
-A log of somebody else's may have entries that no writer makes: bytes that are no event, an id that is there already, a
+A log of someone else's may have entries that no writer makes: bytes that are not an event, an id that is there already, a
 number that is not the next of its stream. Such a stray is not an event. It is kept beside them, with its text, for
 anyone who asks what an entry says (:meth:`Projection.strays`); what speaks of the log's own keys is never left out.
 
@@ -60,8 +60,8 @@ _OF_KEYS = "log.key-"
 
 @dataclass(frozen=True)
 class Stray:
-    """An entry that is no event of the log. ``field``: which part of an event contradicts what stands before it ("" where the
-    bytes are no event at all)."""
+    """An entry that is not an event of the log. ``field``: which part of an event contradicts what stands before it ("" where the
+    bytes are not an event at all)."""
 
     index: int
     field: str
@@ -157,7 +157,7 @@ class Projection(AbstractContextManager["Projection"]):
         return [int(row[0]) for row in rows][::-1]
 
     def strays(self, naming: str = "", *, size: int | None = None) -> list[Stray]:
-        """The entries that are no events and have this text in them, in order; of a log of this ``size``."""
+        """The entries that are not events and have this text in them, in order; of a log of this ``size``."""
         rows = self._file.connection.execute(
             "SELECT idx, field, expected, found FROM strays WHERE instr(text, ?) AND idx < ? ORDER BY idx",
             (naming, _ENDLESS if size is None else size),
@@ -198,7 +198,7 @@ class Projection(AbstractContextManager["Projection"]):
         while True:
             with self._file.transaction() as db:
                 origin, size, root = self._cursor()
-                if size > target.size:  # somebody folded what was appended since this reader looked
+                if size > target.size:  # another process folded what was appended since this reader looked
                     target = self._reader.refresh()
                 if size and (origin != target.origin or size > target.size or self._reader.root(size) != root):
                     raise DoesNotFit(f"its {size} events are not the beginning of this log")

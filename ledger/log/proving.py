@@ -1,4 +1,4 @@
-"""A proof of an entry, as somebody who has the log makes it."""
+"""A proof of an entry, as a user who has the log makes it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class LogReader:
     def events(self, start: int = 0, end: int | None = None, *, lenient: bool = False) -> Iterator[tuple[int, Event]]:
         """(index, event) from ``start`` to before ``end``, or to the last one.
 
-        ``lenient``: an entry that is no event is named and left out, where it would raise ``Malformed``.
+        ``lenient``: an entry that is not an event is named and left out, where it would raise ``Malformed``.
         """
         for index, entry in self.entries(start, end):
             try:

@@ -1,6 +1,6 @@
 """Bringing a log to a mirror (C2SP tlog-mirror): its newest checkpoint, then the entries that the mirror lacks, until it signs.
 
-``follow_log`` talks to any mirror, ours or another's, through ``Post``: over HTTP for somebody else's (``mirror_at``), or to a
+``follow_log`` talks to any mirror, ours or another's, through ``Post``: over HTTP for someone else's (``mirror_at``), or to a
 ``LogMirror`` in this process, which so follows a log of others by reading it (``post_to``).
 """
 
@@ -81,7 +81,7 @@ def follow_log(post: Post, reader: LogReader, keys: Sequence[VerifierKey]) -> li
                 found=f"{found.size}",
                 cure="read the log again",
             )
-        reached = min(found.next_entry, checkpoint.size)  # entries beyond the log's end are no progress
+        reached = min(found.next_entry, checkpoint.size)  # entries beyond the log's end are not progress
         stalls = 0 if reached > furthest else stalls + 1
         info, furthest = found, max(reached, furthest)
     raise Conflict(

@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 _PAGE = re.compile(r"/([0-9a-f]{64})/(checkpoint|tile/[0-9a-z/.]{1,120})")
 _MOST_PENDING = 8
 _MOST_EXCESS = MAX_PACKAGES * TILE_WIDTH
-"""Entries that somebody may send again in one request."""
+"""Entries that a user may send again in one request."""
 _LOCK_SECONDS = 10.0
 _GROUP = 64
 
@@ -272,7 +272,7 @@ class _Copy:
             data = self._storage.read(checkpoint_path(self.name))
         except NotFound:
             return None
-        # As a witness's record: what somebody put there is not continued.
+        # As a witness's record: what a user put there is not continued.
         open_checkpoint(data, self._own, origin=self._origin)
         return self.opened(data)
 

@@ -21,16 +21,7 @@ from typing import Any, Protocol
 from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Unavailable
 from ledger.format.event import Draft
 from ledger.log.batch import Receipt
-from ledger.service.wire import (
-    FrameSocket,
-    decode_done,
-    decode_drafts,
-    decode_receipts,
-    decode_text,
-    encode_drafts,
-    encode_member,
-    whole_exchange,
-)
+from ledger.service import wire
 from ledger.storage.posix import PosixStorage
 
 _TIMEOUT_SECONDS = 60.0
@@ -44,12 +35,12 @@ class LogClient(AbstractContextManager["LogClient"]):
     def __init__(self, endpoint: Path) -> None:
         port, token = _read_endpoint(endpoint)
         try:
-            self._frames = FrameSocket(socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS))
+            self._frames = wire.FrameSocket(socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS))
         except OSError as error:
             raise _gone(endpoint, error) from error
         try:
-            self._frames.send(encode_member("token", token))
-            self.origin = decode_text(self._receive(), "origin")
+            self._frames.send(wire.encode_member("token", token))
+            self.origin = wire.decode_text(self._receive(), "origin")
         except OSError as error:
             self.close()
             raise _gone(endpoint, error) from error
@@ -75,20 +66,20 @@ class LogClient(AbstractContextManager["LogClient"]):
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches at once, each with its own outcome."""
-        with whole_exchange(self.close, partial(_gone, None)):
-            self._frames.send(*(encode_drafts(drafts) for drafts in requests))
+        with wire.whole_exchange(self.close, partial(_gone, None)):
+            self._frames.send(*(wire.encode_drafts(drafts) for drafts in requests))
             return [self._outcome() for _ in requests]
 
     def do(self, act: str) -> Any:
         """Have the service do what it has this name for, and say what came of it, as JSON. ``Refused`` if it has none."""
-        with whole_exchange(self.close, partial(_gone, None)):
-            self._frames.send(encode_member("do", act))
-            return decode_done(self._receive())
+        with wire.whole_exchange(self.close, partial(_gone, None)):
+            self._frames.send(wire.encode_member("do", act))
+            return wire.decode_done(self._receive())
 
     def _outcome(self) -> list[Receipt] | LedgerError:
         frame = self._receive()
         try:
-            return decode_receipts(frame)
+            return wire.decode_receipts(frame)
         except Malformed as error:
             raise Unavailable("the service answered in another language", found=str(error)) from error
         except LedgerError as error:
@@ -148,7 +139,7 @@ class Spool:
 
     def put(self, drafts: Sequence[Draft]) -> None:
         """Make the batch durable here. It will be sent by ``drain``."""
-        self._storage.create(f"spool/{self._next:020d}", encode_drafts(drafts))
+        self._storage.create(f"spool/{self._next:020d}", wire.encode_drafts(drafts))
         self._next += 1
 
     def __len__(self) -> int:
@@ -169,7 +160,7 @@ class Spool:
                 data = self._storage.read(name)
                 while True:
                     try:
-                        receipts += self._send(decode_drafts(data))
+                        receipts += self._send(wire.decode_drafts(data))
                         break
                     except (Unavailable, StorageFailed):
                         self._disconnect()

@@ -208,7 +208,7 @@ class PromptReader(io.RawIOBase):
         return count
 
     def allow(self, *, seconds: float, limit: int) -> None:
-        """From now on so many seconds and bytes more, for somebody who is known now, or has said something of worth."""
+        """From now on so many seconds and bytes more, for a guest who is known now, or has said something of worth."""
         self._until = self._clock() + seconds
         self._left = limit
 

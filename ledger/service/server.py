@@ -29,17 +29,8 @@ from ledger.errors import LedgerError, Refused, StorageFailed, Unavailable, Unve
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import Draft
 from ledger.log.batch import Receipt
+from ledger.service import wire
 from ledger.service.lobby import Door, Lobby, Room
-from ledger.service.wire import (
-    FrameSocket,
-    decode_act,
-    decode_drafts,
-    decode_text,
-    encode_done,
-    encode_error,
-    encode_member,
-    encode_receipts,
-)
 
 _LOG = logging.getLogger(__name__)
 _AHEAD = 64
@@ -244,14 +235,14 @@ class LogService(AbstractContextManager["LogService"]):
         self._committer.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        with closing(FrameSocket(connection)) as frames:
+        with closing(wire.FrameSocket(connection)) as frames:
             self._greet(frames, connection)
             self._answer(frames)
 
-    def _greet(self, frames: FrameSocket, connection: socket.socket) -> None:
+    def _greet(self, frames: wire.FrameSocket, connection: socket.socket) -> None:
         frame = frames.greeting(self._greeting_seconds)
         try:
-            given = decode_text(frame or b"", "token")
+            given = wire.decode_text(frame or b"", "token")
         except LedgerError:
             given = ""
         if not hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
@@ -260,12 +251,12 @@ class LogService(AbstractContextManager["LogService"]):
             error = Unavailable("the service has as many clients as it takes", cure="close some, or try again later")
         else:
             frames.be_patient(self._patience_seconds)
-            frames.send(encode_member("origin", self._origin))
+            frames.send(wire.encode_member("origin", self._origin))
             return
-        frames.send(encode_error(error))
+        frames.send(wire.encode_error(error))
         raise error
 
-    def _answer(self, frames: FrameSocket) -> None:
+    def _answer(self, frames: wire.FrameSocket) -> None:
         """Requests are read ahead by this thread; answers go out in order from another."""
         waiting: queue.Queue[_Waiting | None] = queue.Queue(_AHEAD)
         sender = threading.Thread(target=_send_answers, args=(frames, waiting, self._room), name="answers", daemon=True)
@@ -285,10 +276,10 @@ class LogService(AbstractContextManager["LogService"]):
 
     def _frame_answer(self, frame: bytes) -> Future[list[Receipt]] | bytes:
         try:
-            act = decode_act(frame)
-            return self._committer.submit(decode_drafts(frame)) if act is None else self._do(act)
+            act = wire.decode_act(frame)
+            return self._committer.submit(wire.decode_drafts(frame)) if act is None else self._do(act)
         except LedgerError as error:
-            return encode_error(error)
+            return wire.encode_error(error)
 
     def _do(self, act: str) -> bytes:
         if act not in self._acts:
@@ -297,17 +288,17 @@ class LogService(AbstractContextManager["LogService"]):
                 where=act,
                 expected=", ".join(sorted(self._acts)) or "appends alone",
             )
-        return encode_done(self._acts[act]())
+        return wire.encode_done(self._acts[act]())
 
 
-def _send_answers(frames: FrameSocket, waiting: queue.Queue[_Waiting | None], room: Room) -> None:
+def _send_answers(frames: wire.FrameSocket, waiting: queue.Queue[_Waiting | None], room: Room) -> None:
     broken = False
     while (found := waiting.get()) is not None:
         outcome, size = found
         try:
-            answer = outcome if isinstance(outcome, bytes) else encode_receipts(outcome.result())
+            answer = outcome if isinstance(outcome, bytes) else wire.encode_receipts(outcome.result())
         except LedgerError as error:
-            answer = encode_error(error)
+            answer = wire.encode_error(error)
         room.free(size)
         if not broken:
             try:

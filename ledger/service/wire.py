@@ -63,7 +63,7 @@ class FrameSocket:
         self._stream = connection.makefile("rb")
 
     def greeting(self, seconds: float) -> bytes | None:
-        """The first frame of somebody unknown: small, whole within ``seconds``, and nothing behind it is read yet."""
+        """The first frame of an unknown client: small, whole within ``seconds``, and nothing behind it is read yet."""
         reader = PromptReader(self._connection, seconds=seconds, limit=4 + MAX_GREETING)
         head = reader.exactly(4)
         if not head:
@@ -90,7 +90,7 @@ class FrameSocket:
     def next_size(self) -> int | None:
         """The size of the frame that comes; ``body`` reads it."""
         head: bytes | None = None
-        while head is None:  # silent for as long as be_patient allows, which is no fault between frames
+        while head is None:  # silent for as long as be_patient allows, which is not a fault between frames
             head = self._stream.read(4)
         return _size(head, MAX_FRAME) if head else None
 
@@ -226,7 +226,7 @@ def decode_done(frame: bytes) -> Any:
 
 
 def decode_act(frame: bytes) -> str | None:
-    """The name of what a frame asks for, where it is no request to append."""
+    """The name of what a frame asks for, where it is not a request to append."""
     return str(_member(frame, "do", str)) if frame.startswith(b'{"do"') else None
 
 
@@ -236,7 +236,7 @@ def encode_storage_request(asked: list[object]) -> bytes:
 
 
 def decode_storage_request(frame: bytes) -> list[Any] | None:
-    """What is asked of the storage, where a frame is no request to append."""
+    """What is asked of the storage, where a frame is not a request to append."""
     return list(_member(frame, "store", list)) if frame.startswith(b'{"store"') else None
 
 

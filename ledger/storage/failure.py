@@ -18,7 +18,7 @@ _CURES: Final = {
 }
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Numbers of the errors that say so. Only somebody who writes is told: of two files that one call names, the one that is
+"""Numbers of the errors that say so. Only a writer is told: of two files that one call names, the one that is
 written is meant."""
 
 

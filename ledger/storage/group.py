@@ -93,7 +93,7 @@ def _write_slice(
 
 
 def _name_slice(staged: Sequence[tuple[str, str, bytes]]) -> list[str]:
-    """Give written files their names; the paths that somebody took meanwhile, with other bytes."""
+    """Give written files their names; the paths that another writer took meanwhile, with other bytes."""
     differing = []
     for temporary, path, data in staged:
         try:

@@ -1,4 +1,4 @@
-"""Caches are code or are believed like code: one that somebody else could have written is not opened."""
+"""Caches are code or are believed like code: one that someone else could have written is not opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_own(folder: Path) -> None:
     In a folder that nobody else can enter, the modes of the files do not matter.
 
     Raises:
-        Refused: somebody else could have written what is there.
+        Refused: someone else could have written what is there.
     """
     try:
         state = folder.stat()

@@ -1,11 +1,11 @@
-"""Regular files only: what a root holds is opened where no link leads, and never waits for somebody.
+"""Regular files only: what a root holds is opened where no link leads, and never waits for a writer.
 
 Anyone who publishes a root chooses what lies in it: a link to ``~/.ssh/id_ed25519``, a FIFO that nobody writes to, a
 device that answers for ever. So the last part of a name is opened with ``O_NOFOLLOW`` and ``O_NONBLOCK`` and has to be
 a regular file, and the folders above it have to be folders. The topmost folder of a root (``log``, ``store``) may be a
 link to another disk: that is how people lay out roots, and what lies behind it is held to the same rules.
 
-Each folder is looked at once for a storage. Somebody who swaps folders while they are read is not
+Each folder is looked at once for a storage. An attacker who swaps folders while they are read is not
 kept out by that: anyone who reads a stranger's root does it in a process that reaches nothing else.
 """
 

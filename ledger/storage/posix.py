@@ -309,7 +309,7 @@ class PosixStorage:
                 status = os.stat(path)
                 if (status.st_dev, status.st_ino) == (device, number):
                     return descriptor, False, status.st_size
-            self._close_journals(name)  # somebody put another file there, or took it away
+            self._close_journals(name)  # another process put a file there, or took it away
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             return descriptor, False, os.fstat(descriptor).st_size
@@ -447,7 +447,7 @@ def _claim_temporary(folder: Path) -> tuple[Path, int]:
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
         except BlockingIOError:
-            pass  # somebody clearing leftovers got between our open and our lock, and is removing it
+            pass  # another process clearing leftovers got between our open and our lock, and is removing it
         except OSError:
             os.close(descriptor)
             raise

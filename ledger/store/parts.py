@@ -123,7 +123,7 @@ class PartHashes:
         """The record that these bytes hold.
 
         Raises:
-            Malformed: these are no hashes of parts.
+            Malformed: these are not hashes of parts.
         """
         document = parse_canonical(data)
         try:

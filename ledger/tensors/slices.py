@@ -136,7 +136,7 @@ class Sliced:
         """Of a tree that was checked out to a folder.
 
         Raises:
-            Malformed: it is no state in slices.
+            Malformed: it is not a state in slices.
             OSError: a file cannot be read.
         """
 
@@ -153,7 +153,7 @@ class Sliced:
         """Of a tree in a store, every byte verified as it is read.
 
         Raises:
-            Malformed: it is no state in slices.
+            Malformed: it is not a state in slices.
             NotFound: the tree, or a file of it, is not here.
         """
         files = store.folder(tree)

@@ -1,4 +1,4 @@
-"""One request to a server of somebody else, and its answer. The whole answer has one deadline: a byte now and then buys no time.
+"""One request to a server of someone else, and its answer. The whole answer has one deadline: a byte now and then buys no time.
 
 A timeout of a socket is that of one read, so a server that drips holds anyone who asks for as long as it likes. Here the
 head and the body of an answer must be read within the same seconds (``post``).

@@ -36,7 +36,7 @@ class Instant:
 
 
 def instant_of(token: bytes) -> Instant:
-    """The instant of a time stamp token (a ContentInfo), whose signature somebody else has verified.
+    """The instant of a time stamp token (a ContentInfo), whose signature someone else has verified.
 
     Raises:
         Malformed: not a token in DER, or one that states no moment.

@@ -1,7 +1,7 @@
 """What a witness has seen, asked by anyone who watches a log (the monitoring part of C2SP tlog-witness).
 
 ``GET <monitoring prefix>/<sha256 of the origin>/checkpoint`` gives the newest checkpoint that the witness cosigned, with the
-log's signature and its own. Somebody who was shown a log compares: a log that is shorter than what the witness has seen was
+log's signature and its own. A user who was shown a log compares: a log that is shorter than what the witness has seen was
 rolled back for its reader, and two roots of one size are two histories, both signed.
 """
 

@@ -223,6 +223,6 @@ class _Reading:
 
 
 def _malformed(where: str, expected: str, found: str) -> Malformed:
-    # What was no UTF-8 came through as lone surrogates, which no message can carry.
+    # What was not UTF-8 came through as lone surrogates, which no message can carry.
     shown = found.encode("utf-8", "replace").decode()
     return Malformed("not a trust policy", where=where, expected=expected, found=shown)

@@ -59,7 +59,7 @@ class SubtreeRequest:
 
 
 def sign_subtree(body: bytes, cosigners: Sequence[Cosigner], origins: Container[str]) -> WitnessAnswer:
-    """The answer to ``POST sign-subtree`` of somebody with these keys, who knows the logs of these origins."""
+    """The answer to ``POST sign-subtree`` of a user with these keys, who knows the logs of these origins."""
     able = {(c.name, c.verifier.key_id): c for c in cosigners if c.signs_subtrees}
     if not able:
         return error_answer(404, NotFound("no key here signs subtrees", expected="an ML-DSA-44 cosigner"))

@@ -150,7 +150,7 @@ def load_authorities(path: Path | None) -> list[x509.Certificate]:
 
     Raises:
         Unavailable: the file cannot be read.
-        Malformed: it is no list of certificates.
+        Malformed: it is not a list of certificates.
     """
     if path is None:
         found = ssl.create_default_context().get_ca_certs(binary_form=True)

@@ -27,7 +27,7 @@ class Upload(Protocol):
         """A piece begins, which has its own deadline. For a sender who has earned it by the piece before."""
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes; ``Malformed`` where the body ends before, or is no body."""
+        """So many bytes; ``Malformed`` where the body ends before, or is not a body."""
 
 
 class Body:

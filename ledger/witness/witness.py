@@ -140,7 +140,7 @@ class Witness:
             data = self._storage.read(name)
         except NotFound:
             return LogCheckpoint(origin, 0, EMPTY_ROOT)
-        # Its own record must carry its own signature: one that somebody edited is not continued.
+        # Its own record must carry its own signature: one that a user edited is not continued.
         signers = [cosigner.verifier for cosigner in self._cosigners] or self._logs[origin]
         return open_checkpoint(data, signers, origin=origin)[0]
 

@@ -46,14 +46,14 @@ def runs(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """The newest runs, and what each is."""
     from marin.history.catalog import open_catalog
     from marin.record.root import open_root
-    from marin.record.verdicts import described
+    from marin.record.verdicts import verdict_line
 
     with open_catalog(open_root()) as catalog:
         listed = [run for run in catalog.runs() if not run.labels.archived]
     if listed:
         yield "latest", f"the newest: {listed[-1].run}"
     for run in reversed(listed[-MOST:]):
-        verdict = described(run.verdicts, run.claimed)
+        verdict = verdict_line(run.verdicts, run.claimed)
         parts = (run.model.strip(), run.dataset, run.status if run.status != "completed" else f"verified {verdict}")
         yield run.run, " · ".join(filter(None, (run.labels.description, *parts)))
 

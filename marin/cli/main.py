@@ -113,10 +113,10 @@ class Marin(LazyGroup):
 
 def plugin_commands() -> dict[str, Lazy]:
     """The commands of plugins, by name; Marin's own come first. One with a name that is taken is left out, with a warning."""
-    from marin.provenance.plugins import loaded  # here: a command of the core asks for no plugin
+    from marin.provenance.plugins import load_plugins  # here: a command of the core asks for no plugin
 
     found: dict[str, Lazy] = {}
-    for plugin, table in loaded("marin.commands"):
+    for plugin, table in load_plugins("marin.commands"):
         if taken := sorted(table.keys() & (COMMANDS.keys() | found.keys())):
             logger.warning("the commands of plugin %s are left out: %s is taken", plugin, ", ".join(taken))
         else:

@@ -92,7 +92,7 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
     """The messages of a conversation, for a template to take or to refuse: each with a role, and of texts alone.
 
     Raises:
-        NoConversation: it is no list of messages, one has no role, or holds what is no text (an image, half a character).
+        NoConversation: it is not a list of messages, one has no role, or holds what is not text (an image, half a character).
     """
     if not isinstance(messages, list) or not messages:
         found = "nothing" if messages is None else "an empty list" if messages == [] else type(messages).__name__

@@ -23,7 +23,7 @@ from marin.data.lines.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpa
 from marin.data.lines.parsing import field_of, parsed
 from marin.data.preferences import conversations
 from marin.data.reach import expand
-from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
+from marin.data.text import BYTE_ORDER_MARK, Split, decode_line, lines, split_text
 from marin.errors import DataError, DataMissing, NoConversation
 
 _TEXT = (".txt", ".train", ".dev", ".test")
@@ -38,7 +38,7 @@ MOST_NAMED = 100
 
 @dataclass
 class Skipped:
-    """Lines of chats that are no conversation: how many, and the first of them."""
+    """Lines of chats that are not conversations: how many, and the first of them."""
 
     count: int = 0
     first: list[dict[str, str | int]] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _Hashing(io.RawIOBase):
 
 
 def _unpacked(packed: _Hashing, path: Path) -> Iterator[bytes]:
-    """The lines of a packed file, as long as it is no bomb: text shrinks to a tenth, zeros to a thousandth."""
+    """The lines of a packed file, as long as it is not a bomb: text shrinks to a tenth, zeros to a thousandth."""
     stream = unpacked(cast(BinaryIO, io.BufferedReader(packed)), path.name)
     size = 0
     while line := stream.readline(MOST_LINE + 1):
@@ -273,7 +273,7 @@ def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[
         try:
             value = parsed(line)
         except UnicodeDecodeError:
-            decoded(line, start=begin, where=at)
+            decode_line(line, start=begin, where=at)
             raise
         except (ValueError, RecursionError) as error:
             raise DataError(
@@ -387,7 +387,7 @@ def read_pairs(files: Iterable[SourceFile]) -> Iterator[dict[str, str]]:
     """Minimal pairs in BLiMP's shape from the user's files.
 
     Raises:
-        DataError: a line is no pair, or its two sentences are the same.
+        DataError: a line is not a pair, or its two sentences are the same.
     """
     for file in files:
         with file.path.open("rb") as stream:

@@ -26,7 +26,7 @@ def conversations(value: Mapping[str, object], where: str) -> tuple[object, obje
     """The messages of both conversations of a line, whatever they are: anyone who renders them checks them.
 
     Raises:
-        NoConversation: the line is no preference, or prefers nothing.
+        NoConversation: the line is not a preference, or prefers nothing.
     """
     if lacking := [name for name in (CHOSEN, REJECTED) if name not in value]:
         found = ", ".join(sorted(map(str, value)))[:80] or "nothing"

@@ -1,6 +1,6 @@
 """What the data of a recipe may lead to: files of this machine, and addresses on the network.
 
-A recipe that somebody trains is their own: its globs name their files, its URL is fetched. The same recipe in somebody
+A recipe that a user trains is their own: its globs name their files, its URL is fetched. The same recipe in a user
 else's log is an order from a stranger. So anyone who executes a step says what it may reach (:func:`reaching`): the
 operator everything, a verifier of a foreign root nothing but what was allowed by name, and the store, whose bytes are
 pinned by their digests.

@@ -22,17 +22,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from marin.data.chat import (
-    LEARNED,
-    STOPS,
-    TEMPLATE,
-    check_nothing_is_left_out,
-    check_plain,
-    checked,
-    messages_of,
-    not_a_chat,
-    objects,
-)
+from marin.data import chat
 from marin.data.documents import Span
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation, UsageError
@@ -87,7 +77,7 @@ class ChatTemplate:
     answer under it ends. ``clock``: it may ask for the time. ``marks``: it says itself what the assistant says.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
 
     def __init__(
@@ -226,7 +216,7 @@ def by_difference(
     """
     spans = []
     for number, message in enumerate(messages):
-        if message["role"] != LEARNED:
+        if message["role"] != chat.LEARNED:
             continue
         before, after = rendered(messages[:number], True), rendered(messages[: number + 1], False)
         if not (whole.startswith(after) and after.startswith(before)):
@@ -241,7 +231,7 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
     answer ends where the template closes the assistant's message. ``clock``: it may ask for the time.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
     known = chats(dataset)
     found = known or [part for part in parts(dataset).values() if isinstance(part, FilesDataset) and part.chat]
@@ -251,7 +241,7 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
     if text is None:
         return plain_template(variables)
     plain, answer = ChatTemplate(text, variables, where=where, clock=True), "an answer"
-    asked = [{"role": "user", "content": "a question"}, {"role": LEARNED, "content": answer}]
+    asked = [{"role": "user", "content": "a question"}, {"role": chat.LEARNED, "content": answer}]
     try:
         said = plain.render(asked, prompt=False)
     except ValueError as error:
@@ -270,7 +260,7 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
 
 def plain_template(special: Mapping[str, str] = SPECIAL) -> ChatTemplate:
     """The form of conversations without a template."""
-    return ChatTemplate(TEMPLATE, special, where="a run's chats", stops=STOPS)
+    return ChatTemplate(chat.TEMPLATE, special, where="a run's chats", stops=chat.STOPS)
 
 
 def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -> tuple[str, tuple[Span, ...]]:
@@ -280,18 +270,18 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
         NoConversation: it is not one, or the template does not take it.
         UsageError: the template reads the clock.
     """
-    messages = checked(messages_of(value, where), where)
-    check_nothing_is_left_out(value, messages, template.text, where)
-    if template.text == TEMPLATE:
-        check_plain(messages, where, tools_of(value.get("tools"), where))
-    if not template.marks and not any(message["role"] == LEARNED for message in messages):
-        raise not_a_chat(where, "at least one message of the assistant", "none: there is nothing to learn")
+    messages = chat.checked(chat.messages_of(value, where), where)
+    chat.check_nothing_is_left_out(value, messages, template.text, where)
+    if template.text == chat.TEMPLATE:
+        chat.check_plain(messages, where, tools_of(value.get("tools"), where))
+    if not template.marks and not any(message["role"] == chat.LEARNED for message in messages):
+        raise chat.not_a_chat(where, "at least one message of the assistant", "none: there is nothing to learn")
     others = value.get("chat_template_kwargs") or {}
     if not isinstance(others, dict) or (named := sorted(OWN & others.keys())):
         found = ", ".join(named) if isinstance(others, dict) else type(others).__name__
-        raise not_a_chat(where, "chat_template_kwargs: an object that names no argument of its own", found)
+        raise chat.not_a_chat(where, "chat_template_kwargs: an object that names no argument of its own", found)
     documents = value.get("documents")
-    given = {"documents": documents} if objects(documents) else {}
+    given = {"documents": documents} if chat.objects(documents) else {}
     return template.learned(messages, tools_of(value.get("tools"), where), where, {**given, **others})
 
 
@@ -309,14 +299,14 @@ def tools_of(value: object, where: str) -> list[dict[str, Any]] | None:
             tools = value
     if tools is None:
         return None
-    if not objects(tools):
-        raise not_a_chat(where, "tools: a list of JSON schemas, or a text that is one in JSON", repr(value)[:80])
+    if not chat.objects(tools):
+        raise chat.not_a_chat(where, "tools: a list of JSON schemas, or a text that is one in JSON", repr(value)[:80])
     assert isinstance(tools, list)
     return tools
 
 
 def unreadable(where: str, error: Exception) -> UsageError:
-    """The refusal of a text that is no template."""
+    """The refusal of a text that is not a template."""
     return UsageError(
         "a chat template that cannot be read",
         where=where,

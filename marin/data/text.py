@@ -18,7 +18,7 @@ Split = Literal["lines", "paragraphs", "file"]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decoded(line: bytes, *, start: int, where: str) -> str:
+def decode_line(line: bytes, *, start: int, where: str) -> str:
     """``line`` as text; ``start`` is its offset in the file.
 
     Raises:
@@ -55,7 +55,9 @@ def lines(file: Iterable[bytes], *, where: str) -> Iterator[str]:
                 cure=r"convert the file: tr '\r' '\n' < FILE > OTHER",
             )
         yield (
-            decoded(content, start=start + len(line) - len(content), where=where).removesuffix("\n").removesuffix("\r")
+            decode_line(content, start=start + len(line) - len(content), where=where)
+            .removesuffix("\n")
+            .removesuffix("\r")
         )
         start += len(line)
 

@@ -351,12 +351,12 @@ def switched_on(data: bytes, *, where: str, as_recorded: bool = False) -> tuple[
     and does no harm to a process is read, so that runs which were recorded with it can be judged.
 
     Raises:
-        DataError: ``data`` is no tokenizer, draws by chance, or holds what the library is known to fail at.
+        DataError: ``data`` is not a tokenizer, draws by chance, or holds what the library is known to fail at.
     """
     found = _read(data, where)
     model = found.get("model")
     if not isinstance(model, dict):
-        raise refused(where, "a model", "an object", type(model).__name__)
+        raise tokenizer_error(where, "a model", "an object", type(model).__name__)
     _check_chance(model, where)
     _check_ids(found, model, where, twice=as_recorded)
     count = 0
@@ -365,11 +365,11 @@ def switched_on(data: bytes, *, where: str, as_recorded: bool = False) -> tuple[
         for part in parts(found.get(kind)):
             count += 1
             if count > MOST_PARTS:
-                raise refused(where, "parts", f"at most {MOST_PARTS}", "more")
+                raise tokenizer_error(where, "parts", f"at most {MOST_PARTS}", "more")
             if kind in growth:
                 growth[kind] *= _growth(part)
                 if growth[kind] > MOST_GROWTH:
-                    raise refused(
+                    raise tokenizer_error(
                         where, f"{kind}: replacements", f"a text at most {MOST_GROWTH} times as long", "longer"
                     )
             _check_part(kind, part, where, repeated=as_recorded)
@@ -388,7 +388,7 @@ def parts(value: object) -> Iterator[Mapping[str, Any]]:
         yield from parts(each)
 
 
-def refused(where: str, what: str, expected: str, found: str) -> DataError:
+def tokenizer_error(where: str, what: str, expected: str, found: str) -> DataError:
     """The refusal of one setting."""
     return DataError(
         "a tokenizer cannot be read",
@@ -401,15 +401,15 @@ def refused(where: str, what: str, expected: str, found: str) -> DataError:
 
 def _read(data: bytes, where: str) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
-        raise refused(where, "its size", f"at most {MOST_BYTES} bytes", str(len(data)))
+        raise tokenizer_error(where, "its size", f"at most {MOST_BYTES} bytes", str(len(data)))
     try:
         found = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise refused(where, "its content", "a tokenizer.json of the library tokenizers", str(error)) from None
+        raise tokenizer_error(where, "its content", "a tokenizer.json of the library tokenizers", str(error)) from None
     if not isinstance(found, dict):
-        raise refused(where, "its content", "a JSON object", type(found).__name__)
+        raise tokenizer_error(where, "its content", "a JSON object", type(found).__name__)
     if (deep := _depth(found)) > DEEPEST:
-        raise refused(where, "its content", f"{DEEPEST} levels at most", str(deep))
+        raise tokenizer_error(where, "its content", f"{DEEPEST} levels at most", str(deep))
     return found
 
 
@@ -443,7 +443,7 @@ def _check_ids(found: Mapping[str, Any], model: Mapping[str, Any], where: str, *
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
     if any(type(number) is not int or not 0 <= number <= LAST_ID for number in ids):
         odd = next(number for number in ids if type(number) is not int or not 0 <= number <= LAST_ID)
-        raise refused(where, "model.vocab", f"ids from 0 to {LAST_ID}", repr(odd))
+        raise tokenizer_error(where, "model.vocab", f"ids from 0 to {LAST_ID}", repr(odd))
     if len(set(ids)) != len(ids) and not twice:
         ordered = sorted(ids)
         first = next(number for number, after in pairwise(ordered) if number == after)
@@ -463,7 +463,7 @@ def _check_ids(found: Mapping[str, Any], model: Mapping[str, Any], where: str, *
         or not 0 <= one["id"] <= LAST_ID
         for one in added
     ):
-        raise refused(where, "added_tokens", f"a content and an id from 0 to {LAST_ID} each", "another")
+        raise tokenizer_error(where, "added_tokens", f"a content and an id from 0 to {LAST_ID} each", "another")
 
 
 def _check_part(kind: str, part: Mapping[str, Any], where: str, *, repeated: bool) -> None:
@@ -471,7 +471,7 @@ def _check_part(kind: str, part: Mapping[str, Any], where: str, *, repeated: boo
     if name == "Precompiled":
         _check_compiled(part.get("precompiled_charsmap"), where)
     elif name == "FixedLength" and part.get("length") == 0:
-        raise refused(where, "pre_tokenizer: FixedLength", "a length", "0")
+        raise tokenizer_error(where, "pre_tokenizer: FixedLength", "a length", "0")
     elif name == "TemplateProcessing" and not repeated:
         single = part.get("single")
         texts = (
@@ -479,7 +479,7 @@ def _check_part(kind: str, part: Mapping[str, Any], where: str, *, repeated: boo
         )
         names = [one["Sequence"].get("id") if isinstance(one["Sequence"], dict) else None for one in texts]
         if names != ["A"]:
-            raise refused(where, "post_processor: single", "the text once", f"{names}")
+            raise tokenizer_error(where, "post_processor: single", "the text once", f"{names}")
 
 
 def _check_compiled(value: object, where: str) -> None:
@@ -490,7 +490,7 @@ def _check_compiled(value: object, where: str) -> None:
         raw = b""
     size = int.from_bytes(raw[:4], "little")
     if len(raw) < 8 or size % 4 or not 0 < size <= len(raw) - 4:
-        raise refused(
+        raise tokenizer_error(
             where, "normalizer: Precompiled", "a map as large as it says", f"{len(raw)} bytes that say {size}"
         )
 

@@ -17,7 +17,7 @@ CONTRACT = "marin/process/arithmetic.py"
 
 
 def deciding(starts: Iterable[str], recipe: Recipe) -> tuple[str, ...]:
-    """What somebody executes who executes the files ``starts``, under the profile of the recipe and with the parts of its model.
+    """What is executed by executing the files ``starts``, under the profile of the recipe and with the parts of its model.
 
     Raises:
         NotInstalled: the plugin that computes them is not there.

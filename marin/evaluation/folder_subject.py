@@ -9,7 +9,7 @@ import msgspec
 from ledger import describe_tree, digest_bytes
 from marin.data.borrowed import trial
 from marin.data.borrowed.chats import special_tokens, template_in
-from marin.data.borrowed.folder import opened
+from marin.data.borrowed.folder import kept_folder
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import open_tokenizer
 from marin.evaluation.folder import embedding_rows
@@ -35,7 +35,7 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     canary.check(recipe.arithmetic)
     if (content := folder / TOKENIZER).is_file():
         trial.check(content.read_bytes(), where=str(content))
-    with opened(folder) as kept:
+    with kept_folder(folder) as kept:
         tokenizer, read_as = open_tokenizer(kept), (kept / TOKENIZER).read_bytes()
         # A class of transformers may add tokens to the file's: a text that has one is refused (Scorer), as torch does.
         own = folder if content.is_file() else kept

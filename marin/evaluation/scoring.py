@@ -84,7 +84,7 @@ class Scored:
 class Prompt:
     """What is continued: at least one token, at most ``limit`` further ones. ``stop``: whether the new tokens so far
     end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``. ``said``: what
-    somebody says comes next, which is looked at in one pass for each program and never believed."""
+    is claimed to come next, which is looked at in one pass for each program and never believed."""
 
     tokens: tuple[int, ...]
     limit: int
@@ -299,7 +299,7 @@ class Scorer:
             self.advance(again, alone=True)
 
     def _proposal(self, one: Continuation) -> tuple[int, ...]:
-        """What somebody says comes next, where they were right so far and it could be tokens."""
+        """What the drafts say comes next, where they were right so far and it could be tokens."""
         new, said = one.new, one.prompt.said
         if not said or said[: len(new)] != new:
             return ()

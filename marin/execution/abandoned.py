@@ -29,7 +29,7 @@ def sweep_abandoned(
     has the folder's lock, and no living executor a lease on the step (``leased``, by identity).
 
     Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
-    Events that wait to be delivered (``work/spool``) are no workspace and stay.
+    Events that wait to be delivered (``work/spool``) are not a workspace and stay.
     """
     swept, busy = [], {Workspace.tail(identity) for identity in leased}
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):

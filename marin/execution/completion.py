@@ -49,7 +49,7 @@ def rest(
 def append_fenced(
     root: Root, run: str, results: RunResults, drafts: Callable[[RunResults], Sequence[Draft]]
 ) -> Sequence[Receipt]:
-    """Append what ``drafts`` makes of a run as it is now: made anew when somebody wrote to the run meanwhile."""
+    """Append what ``drafts`` makes of a run as it is now: made anew when another writer wrote to it meanwhile."""
     while True:
         batch = list(drafts(results))
         if not batch:
@@ -88,7 +88,7 @@ def complete_open_runs(root: Root, plans: Sequence[RunResults], *, take_over: bo
 
 
 def interrupted_between_steps(root: Root, plans: Sequence[RunResults], signal: str) -> None:
-    """Say of the open runs of these very plans that somebody stopped them (``signal`` is its name) where no step was
+    """Say of the open runs of these very plans that a user stopped them (``signal`` is its name) where no step was
     executing: before the first that has no output and could be made. A step that was executing has said so itself, and one that
     another process executes goes on."""
     wanted = {digest(results.recipe): results for results in plans}
@@ -113,7 +113,7 @@ def _stopped(signal: str, results: RunResults) -> list[Draft]:
 
 
 def between_steps(step: str, signal: str) -> Interrupted:
-    """What is said where somebody stopped a run before this step."""
+    """What is said where a run was stopped before this step."""
     return Interrupted(
         "interrupted",
         where=f"before step {step}",

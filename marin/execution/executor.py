@@ -37,7 +37,7 @@ from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest,
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.recording.journal import REQUESTS, LedgerJournal, Requests
 from marin.execution.run_results import RunResults, pointer_of
-from marin.execution.seeds import settled
+from marin.execution.seeds import with_seed
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
@@ -49,7 +49,7 @@ from marin.process.interruption import Interruption
 from marin.process.running import running
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_listing, provenance
-from marin.provenance.plugins import named, own_points
+from marin.provenance.plugins import load_plugin, own_points
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
@@ -114,7 +114,7 @@ def run_stage(
     with Interruption() as interruption:
         try:
             with interruption.shield():
-                recipe = settled(root, recipe)
+                recipe = with_seed(root, recipe)
                 if project is not None:
                     _warn_of_other_code(project)
                 stage = _Stage(
@@ -172,7 +172,9 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
     return outcome
 
 
-def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> tuple[str, StepView | None]:
+def plan_step(
+    name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path | None
+) -> tuple[str, StepView | None]:
     """The identity that the step ``name`` has now, and the recorded result that :func:`run_stage` would take over; nothing
     is recorded.
 
@@ -186,7 +188,7 @@ def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path 
 
 def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> _Stage:
     """The stage ``name``, to be asked and not to be executed."""
-    recipe = settled(root, recipe)
+    recipe = with_seed(root, recipe)
     code, cache = code_identity(plan, code_folder(), recipe), ResultCache(root.history(), root.store())
     return _Stage(plan.step(name), plan, recipe, root, project, Execution(), False, code, cache, Unleased(root))
 
@@ -374,11 +376,11 @@ class _Stage:
 
     def _is_still(self, situation: _Situation, changed: bool) -> bool:
         """Whether the step is still to be executed, in the same run: asked again where it may have been made meanwhile
-        (``changed``), or where somebody else may have begun the run."""
+        (``changed``), or where another executor may have begun the run."""
         if not changed and situation.run is not None:
             return True
         now = self.read()
-        name = self.step.name  # an attempt that somebody else made meanwhile is told by this one, and counts
+        name = self.step.name  # an attempt that another executor made meanwhile is told by this one, and counts
         seen = [(one.run.run, one.run.attempts.get(name)) if one.run else None for one in (now, situation)]
         is_made = not self.force and now.results.hit(self.step, now.identity) is not None
         return now.identity == situation.identity and seen[0] == seen[1] and not is_made
@@ -450,7 +452,7 @@ class _Stage:
         journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease, requests)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest
-            take_over = named("marin.forks", "unlearning", "a training that is forked")
+            take_over = load_plugin("marin.forks", "unlearning", "a training that is forked")
             take_over(
                 situation.results.cache.history, journal, situation.run_id, self.recipe, tokenizer, self.execution.fork
             )
@@ -537,7 +539,7 @@ class _Stage:
         if source.diff:
             self.root.store().put_bytes(source.diff)
         continues = self._continued_run()
-        arms = named("marin.registrations", "arms", "a registered experiment")
+        arms = load_plugin("marin.registrations", "arms", "a registered experiment")
         return events.RunStarted(
             run=run,
             pipeline=self.plan.name,

@@ -55,7 +55,7 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
     or :func:`next_phase` names them.
 
     Raises:
-        UsageError: ``changed`` changes what a phase has to keep, or ``at`` is no train step of ``previous``.
+        UsageError: ``changed`` changes what a phase has to keep, or ``at`` is not a train step of ``previous``.
     """
     end = previous.last_step if at is None else at
     if not previous.first_step < end <= previous.last_step:
@@ -93,7 +93,7 @@ def _reading(previous: Recipe, changed: Recipe) -> Recipe:
     return msgspec.structs.replace(changed, tokenizer=tokenizer, tokens=tokens)
 
 
-def drawn(recipe: Recipe, count: int) -> dict[str, int]:
+def sequences_by_part(recipe: Recipe, count: int) -> dict[str, int]:
     """How many of the first ``count`` sequences of a recipe's phase are of each part; none where completions are learned."""
     if recipe.objective is not None:
         return {}
@@ -113,7 +113,7 @@ def _consumed(previous: Recipe, changed: Recipe, count: int) -> dict[str, int]:
     if not same_cut or (previous.mixture is None) != (changed.mixture is None):
         return {}
     before = previous.phase.consumed if previous.phase is not None else {}
-    here = drawn(previous, count)
+    here = sequences_by_part(previous, count)
     earlier, later = parts(previous.dataset), parts(changed.dataset)
     total = {name: before.get(name, 0) + here.get(name, 0) for name in earlier if later.get(name) == earlier[name]}
     return {name: number for name, number in sorted(total.items()) if number}

@@ -22,7 +22,7 @@ STREAM = "seeds"
 log = logging.getLogger(__name__)
 
 
-def settled(root: Root, recipe: Recipe) -> Recipe:
+def with_seed(root: Root, recipe: Recipe) -> Recipe:
     """``recipe`` with a seed: its own, the one that was drawn for it in this root, or one that is drawn and recorded
     now."""
     if recipe.seed is not None:

@@ -42,7 +42,7 @@ class Tracker(Protocol):
         """The run has all its outputs: the tracker gets what it does not have yet."""
 
 
-def chosen(named: str | None = None) -> str:
+def choose_tracker(named: str | None = None) -> str:
     """The tracker that ``named`` or else the environment names.
 
     Raises:
@@ -77,7 +77,7 @@ def choose(overrides: Sequence[str] = ()) -> tuple[str, ...]:
     for name, words in about.items():
         follows = tracker_of(name).choose(words)
         named = named or [name if follows else NONE]
-    tracker = chosen(named[-1] if named else None)
+    tracker = choose_tracker(named[-1] if named else None)
     if named:
         os.environ[VARIABLE] = tracker
     return tuple(
@@ -95,7 +95,7 @@ def untracked() -> AbstractContextManager[None]:
 def environment() -> dict[str, str]:
     """The variables that carry the choice to processes on other machines, those of the tracker's own (``MARIN_TRACKER_…``) with
     it; nothing where there is no tracker. Keys are not among them."""
-    tracker = chosen()
+    tracker = choose_tracker()
     own = {name: value for name, value in os.environ.items() if name.startswith(f"{VARIABLE}_")}
     return {} if tracker == NONE else {VARIABLE: tracker, **own}
 
@@ -130,5 +130,5 @@ def tracker_of(name: str) -> Tracker:
 
 
 def _tracker() -> Tracker | None:
-    name = chosen()
+    name = choose_tracker()
     return None if name == NONE else tracker_of(name)

@@ -16,7 +16,7 @@ from marin.export.quoting import yaml_of
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.recipe import schema as recipes
-from marin.verify.agreement import agreed
+from marin.verify.agreement import consistent_run
 
 CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
 """What may stand beside the files of an exported model (``marin export --card``), and is not part of it."""
@@ -30,7 +30,7 @@ def write_card(history: History, run: str, folder: Path, *, license: str | None 
         UsageError: one of them is there already.
         Tampered: the run's events contradict one another.
     """
-    view = agreed(history, run)
+    view = consistent_run(history, run)
     files = {folder / CARD: card(view, license=license)}
     if has_conversations(view.recipe) or chat_template(folder) is None:
         files[folder / CHAT_TEMPLATE] = template_of(view.recipe.dataset).text

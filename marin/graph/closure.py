@@ -1,7 +1,7 @@
 """Which code a function executes, as far as it is this project's: read from syntax trees, never from what is imported.
 
 Two grains. In the file that defines the function only what it reaches counts: itself, the names of the module that it
-uses and what these use, and statements that are no definitions, unless all they change are names that it does not use.
+uses and what these use, and statements that are not definitions, unless all they change are names that it does not use.
 So an experiment file may gain a step, also in a loop, without making all its functions new. Of every other file of the
 project that is imported on the way, at its top or inside a function, all bytes count, and so do the files that it
 imports, the ``__init__`` of each package above, and the page templates beside it.
@@ -37,7 +37,7 @@ MACHINERY = ("ledger", "marin.graph", "marin.errors", "marin.cli")
 _BEGINNINGS = tuple(f"{name}." for name in MACHINERY)
 
 STATEMENTS = "(statements)"
-"""What the part of a file is called that is no definition."""
+"""What the part of a file is called that is not a definition."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def locate(function: Callable[..., Any]) -> tuple[Path, str]:
     """The file and the top-level name that define ``function``; refuses what no other process could find again.
 
     Raises:
-        UsageError: it is no plain function of a file, or it captures variables.
+        UsageError: it is not a plain function of a file, or it captures variables.
     """
     if isinstance(function, functools.partial) or not inspect.isfunction(function):
         raise UsageError(
@@ -287,7 +287,7 @@ def _used_names(statement: ast.stmt, symbol: str) -> tuple[set[str], str]:
 
 
 def _touched(statement: ast.stmt, imported: set[str]) -> set[str] | None:
-    """The module's names that a statement which is no definition binds or changes in place; None when it could change
+    """The module's names that a statement which is not a definition binds or changes in place; None when it could change
     anything: it calls something, or changes what belongs to another module. A loop that collects steps changes its
         list."""
     touched: set[str] = set()
@@ -326,7 +326,7 @@ def _base(node: ast.expr) -> str | None:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The module's names that a statement defines. One that also changes something in place is no definition."""
+    """The module's names that a statement defines. One that also changes something in place is not a definition."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield statement.name
@@ -473,7 +473,7 @@ def _import_folder(folder: Path) -> Path:
 
 
 def _shown(file: Path) -> str:
-    """A file by its path in the project; one from elsewhere by its name, for a path of this machine is no identity."""
+    """A file by its path in the project; one from elsewhere by its name, for a path of this machine is not an identity."""
     for folder in (_code_folder(), _import_folder(file.parent)):
         if (path := str(file)).startswith(beginning := f"{folder}{os.sep}"):
             return path.removeprefix(beginning)

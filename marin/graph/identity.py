@@ -78,44 +78,38 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class PipelineKind:
-    """A step of the pipeline: identified as `marin stage` does, so that a result of either door is a hit for the other."""
+    """A :class:`Kind`: a step of the pipeline, identified as `marin stage` does: a result of either is a hit for the other."""
 
     definition: StepDefinition
     recipe: Recipe
 
     @property
     def name(self) -> str:
-        """See :class:`Kind`."""
         return self.definition.name
 
     @property
     def declared(self) -> str:
-        """See :class:`Kind`."""
         return f"stage {self.name}"
 
     @property
     def listing(self) -> Sequence[tuple[str, str]]:
-        """See :class:`Kind`."""
         return [(name, digest) for name, digest in files_listing(code_folder(), self.definition.code(self.recipe))]
 
     def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
-        """See :class:`Kind`."""
         return step_config(self.definition, recipe or self.recipe)
 
     def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
-        """See :class:`Kind`."""
         own = {key: inputs[key] for key in self.definition.inputs}
         digest = step_identity(self.definition, recipe or self.recipe, own, code)
         return Identity(self.name, self.code(code), self.config(recipe), own, code.lock, digest)
 
     def code(self, code: CodeIdentity) -> str:
-        """See :class:`Kind`."""
         return code.steps[self.name]
 
 
 @dataclass(frozen=True)
 class FunctionKind:
-    """A function of an experiment file, identified by what it reaches."""
+    """A :class:`Kind`: a function of an experiment file, identified by what it reaches."""
 
     function: Callable[..., object]
     given: object
@@ -123,37 +117,31 @@ class FunctionKind:
 
     @property
     def name(self) -> str:
-        """See :class:`Kind`."""
         return str(getattr(self.function, "__name__", "step"))
 
     @property
     def declared(self) -> str:
-        """See :class:`Kind`."""
         self.config()
         return closure_of(self.function).digest
 
     @property
     def listing(self) -> Sequence[tuple[str, str]]:
-        """See :class:`Kind`."""
         return sorted(closure_of(self.function).parts.items())
 
     def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
-        """See :class:`Kind`."""
         value = encode(self.given, self.where)
         return value if isinstance(value, dict) else {"value": value}
 
     def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
-        """See :class:`Kind`."""
         return _identity(self.name, self.code(code), self.config(), inputs, code.lock)
 
     def code(self, code: CodeIdentity) -> str:
-        """See :class:`Kind`."""
         return closure_of(self.function).digest
 
 
 @dataclass(frozen=True)
 class AdoptedKind:
-    """An artifact that was made elsewhere: its digest, and no code."""
+    """A :class:`Kind`: an artifact that was made elsewhere, its digest and no code."""
 
     adopted: Adopted
 
@@ -162,19 +150,15 @@ class AdoptedKind:
 
     @property
     def declared(self) -> str:
-        """See :class:`Kind`."""
         return f"adopted {self.adopted.digest} ({self.adopted.kind})"
 
     def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
-        """See :class:`Kind`."""
         return {"digest": self.adopted.digest, "kind": self.adopted.kind}
 
     def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
-        """See :class:`Kind`."""
         return _identity(self.name, self.code(code), self.config(), {}, canonical_digest("any"))
 
     def code(self, code: CodeIdentity) -> str:
-        """See :class:`Kind`."""
         return canonical_digest("adopted")
 
 

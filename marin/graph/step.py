@@ -103,11 +103,11 @@ class Step:
         inputs: outputs of other steps, by the name that the function knows them by. A step of the pipeline in a phase
             (``config.phase`` without a state) also takes ``previous``: the training that it continues; one whose recipe
             names an artifact without its digest takes ``artifact``: the step that makes it.
-        apart: a label for an execution of its own. Results that were made elsewhere are no hit then, although they have
+        apart: a label for an execution of its own. Results that were made elsewhere are not a hit then, although they have
             the same identity: to see that two executions give the same bits.
 
     Raises:
-        UsageError: an address that cannot be one, no such function, an input that is no reference.
+        UsageError: an address that cannot be one, no such function, an input that is not a reference.
     """
 
     name: str
@@ -242,7 +242,7 @@ class Context:
 
     @property
     def scratch(self) -> Path:
-        """A folder for whatever is in the way: it outlives an interruption and is no output."""
+        """A folder for whatever is in the way: it outlives an interruption and is not an output."""
         return self.make_scratch()
 
     @property

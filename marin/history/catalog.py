@@ -1,4 +1,4 @@
-"""What a ledger holds, by every name that somebody may have of it: runs, results, artifacts, numbers.
+"""What a ledger holds, by every name that a user may have of it: runs, results, artifacts, numbers.
 
 A fold of the read model of events into a second small SQLite file, so that a question about one number does not read a
 million events. It is folded forwards only, remembers how far it has come and under which root, and begins anew where

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger import Event
 from marin.errors import MarinError
-from marin.history.fold import by_address, step_view, taken
+from marin.history.fold import by_address, reused_result, step_view
 from marin.history.labels import Labels, label_stream
 from marin.history.names import model_of, section
 from marin.history.run import Fact, Indexed, StepView, plan_of, was_interrupted
@@ -154,7 +154,7 @@ def step_completed(db: sqlite3.Connection, facts: Iterable[Fact[events.StepCompl
 def step_cached(db: sqlite3.Connection, facts: Iterable[Fact[events.StepCached]]) -> None:
     """An output that another run made, with the numbers that it recorded."""
     for fact in facts:
-        found = ArtifactView.of(fact.body.run, taken(fact, None))
+        found = ArtifactView.of(fact.body.run, reused_result(fact, None))
         if db.execute(
             "SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (found.run, found.step, found.index)
         ).fetchone():
@@ -198,7 +198,7 @@ def replayed(db: sqlite3.Connection, facts: Iterable[Fact[events.ReplayCompleted
 
 
 def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[events.RunLabelled]]) -> None:
-    """What somebody says of a run, on top of what was said before."""
+    """What a user says of a run, on top of what was said before."""
     for fact in facts:
         now = labels_in(db, fact.body.run).after(fact.body)
         row = (fact.body.run, now.archived, now.description, json.dumps(dict(now.tags)))

@@ -121,7 +121,7 @@ class ExecutedRun:
     @property
     def status(self) -> str:
         """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure; ``interrupted``:
-        that somebody stopped it. ``open``: none of these. A graph ends as it says."""
+        that a user stopped it. ``open``: none of these. A graph ends as it says."""
         last = max(self.failures, key=lambda fact: fact.index, default=None)
         failed = last.index if last is not None else None
         stopped = last is not None and was_interrupted(last.body)
@@ -184,7 +184,7 @@ def status(
 
 
 def was_interrupted(failure: events.StepFailed) -> bool:
-    """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
+    """Whether a user stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
     return failure.error.startswith(("interrupted", "training was asked to stop"))
 
 

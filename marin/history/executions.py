@@ -13,7 +13,7 @@ from typing import Protocol
 from ledger import Event, Stray
 from marin.errors import MissingEvidence
 from marin.history.executed import ExecutedRun, Indexed
-from marin.history.fold import RECORDING, RunFacts, RunFold, body_of, step_view, taken
+from marin.history.fold import RECORDING, RunFacts, RunFold, body_of, reused_result, step_view
 from marin.kinds.kind import Fact, StepView
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
@@ -132,7 +132,7 @@ def _resolved(cached: Fact[StepCached], history: History) -> StepView:
     if event is not None and event.type == type_of(StepCompleted):
         made = step_view(read_fact(StepCompleted, (body.completed_at, event)))
         if (made.step, made.identity, made.output) == (body.step, body.identity, body.output):
-            return taken(cached, made)
+            return reused_result(cached, made)
     raise MissingEvidence(
         "a result was taken over from an event that does not hold it",
         where=f"event {cached.index}",

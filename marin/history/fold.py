@@ -66,7 +66,7 @@ class RunFold:
         self.last_index = -1
         self.length = 0
         self.told = -1
-        """The last event that is no verdict."""
+        """The last event that is not a verdict."""
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}
@@ -87,7 +87,7 @@ class RunFold:
                 kind.fold(self, fact)
 
     def take_over(self, index: int, event: Event, result: StepView, recorded: RunFacts | None = None) -> None:
-        """Take in a step.cached: ``result`` is what it says (:func:`taken`), ``recorded`` what the stream holds in which
+        """Take in a step.cached: ``result`` is what it says (:func:`reused_result`), ``recorded`` what the stream holds in which
         the result was first recorded, None for this one."""
         self.apply(index, event, None)
         if recorded is not None:
@@ -240,7 +240,7 @@ def step_view(fact: Fact[kinds.StepCompleted]) -> StepView:
     )
 
 
-def taken(cached: Fact[kinds.StepCached], made: StepView | None) -> StepView:
+def reused_result(cached: Fact[kinds.StepCached], made: StepView | None) -> StepView:
     """The result that one ``step.cached`` takes over; ``made`` is how it was first recorded, None where that is not
     known."""
     body = cached.body

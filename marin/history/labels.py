@@ -71,7 +71,7 @@ def speaks_for_the_ledger(name: str) -> bool:
 
 
 def marked(name: str) -> str:
-    """``name`` as it is shown of what somebody else wrote."""
+    """``name`` as it is shown of what someone else wrote."""
     return f"{MARK}{name}" if speaks_for_the_ledger(name) else name
 
 

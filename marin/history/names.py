@@ -2,7 +2,7 @@
 
     llama-4x128-seed0 · juzu7wlh        4 layers of 128, seed 0; then the run's id
 
-A recipe is what somebody recorded, of any version: what is missing or has another shape is left out, never guessed.
+A recipe is what a user recorded, of any version: what is missing or has another shape is left out, never guessed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Run(ExecutedRun):
     """A run with what is said of it elsewhere: verdicts, and labels."""
 
     verdicts: tuple[Fact[ReplayCompleted], ...]
-    """Those that count; what somebody else's log says of its own runs is in ``claimed``."""
+    """Those that count; what someone else's log says of its own runs is in ``claimed``."""
     claimed: tuple[Fact[ReplayCompleted], ...] = ()
     labels: Labels = field(default_factory=Labels)
 
@@ -148,7 +148,7 @@ class JudgedFold(RunFold):
             (self._verdicts if counts else self._claimed).append(fact)
 
     def label(self, body: kinds.RunLabelled) -> None:
-        """Take in what somebody says of the run, in the order of the log."""
+        """Take in what a user says of the run, in the order of the log."""
         self.labels = self.labels.after(body)
 
     def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:

@@ -1,6 +1,6 @@
 """What a type of event is: one value in which all that Marin knows of it stands together.
 
-A :class:`Kind` answers every question that somebody has about its events: what appends, folds, compares, lists or shows
+A :class:`Kind` answers every question that a user has about its events: what appends, folds, compares, lists or shows
 them looks here, and has no table of types of its own. What it does not answer counts as no: the stream of a run may not
 hold it, and a verdict on such a run is not PASS.
 

@@ -3,7 +3,7 @@
 The families that a run of the pipeline or of a loop is made of stand here. All others are found by the entry points
 ``marin.kinds``, each of which names a tuple of kinds, when a type is met that does not stand here. Marin's own bear the name
 of a family, the beginning of its types, so that for a type one plugin alone is loaded. What a verdict rests on is asked of
-Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are shown,
+Marin's own alone (:func:`own_kind`): a type of someone else's plugin has a body that is checked and numbers that are shown,
 and keeps a verdict from PASS.
 """
 
@@ -96,11 +96,11 @@ def own_families() -> Mapping[str, Callable[[], tuple[Kind, ...]]]:
 @cache
 def of_other_plugins() -> Mapping[str, Kind]:
     """Types of other installed plugins; what is not a kind, or has a type or a body that is taken, is left out."""
-    from marin.provenance.plugins import loaded
+    from marin.provenance.plugins import load_plugins
 
     mine, bodies = own_families(), {kind.body for kind in own_kinds()}
     found: dict[str, Kind] = {}
-    for name, family in loaded(GROUP):
+    for name, family in load_plugins(GROUP):
         for kind in () if name in mine else family if isinstance(family, tuple | list) else (family,):
             if _is_kind(kind) and kind.body not in bodies and own_kind(kind.type) is None and kind.type not in found:
                 found[kind.type] = kind
@@ -112,5 +112,5 @@ def of_other_plugins() -> Mapping[str, Kind]:
 def _is_kind(value: object) -> bool:
     if not isinstance(value, Kind):
         return False
-    type_, body = vars(value)["type"], vars(value)["body"]  # whatever somebody else wrote there
+    type_, body = vars(value)["type"], vars(value)["body"]  # whatever someone else wrote there
     return isinstance(type_, str) and isinstance(body, type) and issubclass(body, Body)

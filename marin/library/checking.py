@@ -58,7 +58,7 @@ class Checked:
         return self.page()._repr_html_()
 
 
-def verified(root: Root, run: str, *, workers: int, only: Collection[str], record: bool) -> Checked:
+def verify_own(root: Root, run: str, *, workers: int, only: Collection[str], record: bool) -> Checked:
     """Verify a run of this user's own root in this process.
 
     Raises:

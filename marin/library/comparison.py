@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from marin.library.page import Page
 from marin.provenance.extras import DRAWING, need
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 
 if TYPE_CHECKING:
     import pandas
@@ -102,7 +102,7 @@ class Comparison:
     def page(self) -> Page:
         """The same with pictures: curves, a number over each key, all keys at once."""
         need(*DRAWING)
-        drawn: bytes = named("marin.pages", "compared", "the page of a comparison")(self._compared)
+        drawn: bytes = load_plugin("marin.pages", "compared", "the page of a comparison")(self._compared)
         return Page(f"{self._compared.title}, compared", drawn)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A page of a run: shown in a notebook, written to a file, or sent to somebody. It loads nothing."""
+"""A page of a run: shown in a notebook, written to a file, or sent to a user. It loads nothing."""
 
 from __future__ import annotations
 

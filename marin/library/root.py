@@ -12,7 +12,7 @@ from marin.history.projection.text import flatten
 from marin.library.comparison import Comparison
 from marin.library.run import Run
 from marin.provenance.extras import need
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.record import root as roots
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Root:
             UsageError: nothing is named, fewer than two runs are left, or no run has such a name.
             MissingEvidence: there is no such sweep or experiment.
         """
-        compare = named("marin.pages", "comparison", "a comparison of runs")
+        compare = load_plugin("marin.pages", "comparison", "a comparison of runs")
         return Comparison(
             compare(
                 self._root,

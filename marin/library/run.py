@@ -12,7 +12,7 @@ from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run as RunView
 from marin.library.page import Page
 from marin.provenance.extras import DRAWING, need
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.root import Root
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def description(self) -> str:
-        """What somebody said of it (`marin run RUN describe TEXT`)."""
+        """What a user said of it (`marin run RUN describe TEXT`)."""
         return self._view.labels.description
 
     @property
@@ -177,9 +177,9 @@ class Run:
         Raises:
             UsageError: the log is not this user's own; `marin verify` reads others' in a confined process.
         """
-        from marin.library.checking import verified
+        from marin.library.checking import verify_own
 
-        return verified(self._root, self.id, workers=workers, only=only, record=record)
+        return verify_own(self._root, self.id, workers=workers, only=only, record=record)
 
     @cached_property
     def _trained(self) -> tuple[Any, Any]:
@@ -194,7 +194,7 @@ class Run:
         return speaker(self._view, self._trained[0])
 
     def _page(self, name: str, title: str) -> Page:
-        return Page(title, named("marin.pages", "run", "a page of a run")(self._root, self.id, name))
+        return Page(title, load_plugin("marin.pages", "run", "a page of a run")(self._root, self.id, name))
 
     def __repr__(self) -> str:
         return f"<run {self.name}: {self.status}, verified {self.verified}>"

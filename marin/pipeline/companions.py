@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from marin.execution.step import Companion, Journal
 from marin.history.executions import executed
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Recipe
 from marin.record.root import Root
 
@@ -54,5 +54,5 @@ class Beside:
             self._loaded().completed(root, run, journal)
 
     def _loaded(self) -> Companion:
-        companion: Companion = named(GROUP, self.name, "evaluation.every")
+        companion: Companion = load_plugin(GROUP, self.name, "evaluation.every")
         return companion

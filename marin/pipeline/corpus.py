@@ -20,20 +20,9 @@ from typing import Any, Protocol
 
 from marin.data.documents import PARTS, TRAIN, VALIDATION, SplitCount
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
+from marin.recipe import schema
 from marin.recipe import schema as recipes
-from marin.recipe.schema import (
-    ArtifactDataset,
-    DocumentsDataset,
-    FilesDataset,
-    GrammarDataset,
-    MixtureDataset,
-    Recipe,
-    SingleDataset,
-    UrlDataset,
-    WebDataset,
-    chats,
-)
 
 log = logging.getLogger(__name__)
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
@@ -45,9 +34,9 @@ GRAMMAR, FILES, DOCUMENTS, URL, EARLIER, MIXTURE = (
 """Group and name of what makes texts of nothing but a seed, of what reads files, of what reads a collection, of what fetches a
 file, of conversations by older rules, and of what one part of a mixture holds out."""
 _READERS = (
-    (GRAMMAR, GrammarDataset),
-    (FILES, FilesDataset | UrlDataset | ArtifactDataset),
-    (DOCUMENTS, DocumentsDataset | WebDataset),
+    (GRAMMAR, schema.GrammarDataset),
+    (FILES, schema.FilesDataset | schema.UrlDataset | schema.ArtifactDataset),
+    (DOCUMENTS, schema.DocumentsDataset | schema.WebDataset),
 )
 """What reads which data sets."""
 Line = dict[str, str | int]
@@ -71,18 +60,18 @@ class Reader(Protocol):
         """Write both splits into ``out``."""
 
 
-def reader_of(dataset: SingleDataset) -> Reader:
+def reader_of(dataset: schema.SingleDataset) -> Reader:
     """What makes the corpus of this data set.
 
     Raises:
         NotInstalled: it is not there.
     """
     point = next(point for point, kind in _READERS if isinstance(dataset, kind))
-    found: Reader = named(*point, f"dataset.kind={dataset.__struct_config__.tag}")
+    found: Reader = load_plugin(*point, f"dataset.kind={dataset.__struct_config__.tag}")
     return found
 
 
-def source_digests(recipe: Recipe) -> dict[str, str]:
+def source_digests(recipe: schema.Recipe) -> dict[str, str]:
     """Digests of the raw bytes that the corpus is made from: pinned for a URL, read for files. A file has its name
     below the folder that its glob starts from, never a path of this machine.
 
@@ -92,7 +81,7 @@ def source_digests(recipe: Recipe) -> dict[str, str]:
         DataError: a file is missing or cannot be read.
     """
     dataset = recipe.dataset
-    if isinstance(dataset, MixtureDataset):
+    if isinstance(dataset, schema.MixtureDataset):
         return {
             f"{name}:{key}": digest
             for name, part in sorted(dataset.parts.items())
@@ -101,11 +90,11 @@ def source_digests(recipe: Recipe) -> dict[str, str]:
     return reader_of(dataset).sources(dataset)
 
 
-def config(recipe: Recipe) -> object:
+def config(recipe: schema.Recipe) -> object:
     """The part of the recipe that decides the documents, with the digests of the raw bytes; of conversations also the tokenizer
     that is taken over, whose special tokens a template names."""
     own: dict[str, object] = {"dataset": recipes.plain(recipe.dataset), "sources": source_digests(recipe)}
-    kept = recipe.kept_tokenizer if chats(recipe.dataset) else None
+    kept = recipe.kept_tokenizer if schema.chats(recipe.dataset) else None
     return own if kept is None else own | {"tokenizer": kept}
 
 
@@ -117,7 +106,7 @@ class Corpus:
     validation: SplitCount
     sources: dict[str, str]
     skipped: int = 0
-    """Lines that are no conversation."""
+    """Lines that are not conversations."""
     first_skipped: list[Line] = field(default_factory=list)
     marked: int = 0
     """Conversations whose messages hold special tokens."""
@@ -130,7 +119,7 @@ class Corpus:
 def run(task: Task) -> StepResult:
     """Write the corpus. Raises ``DataError`` for data that is missing, corrupt, empty or not what was declared."""
     dataset = task.recipe.dataset
-    if isinstance(dataset, MixtureDataset):
+    if isinstance(dataset, schema.MixtureDataset):
         made = _from_parts(dataset, task)
         count = _write_pairs(
             chain.from_iterable(reader_of(part).pairs(part, task) for _, part in sorted(dataset.parts.items())),
@@ -177,7 +166,7 @@ def run(task: Task) -> StepResult:
     )
 
 
-def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
+def _from_parts(dataset: schema.MixtureDataset, task: Task) -> Corpus:
     """Each part as it would be alone; their held-out texts together."""
     total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
     sources: dict[str, str] = {}
@@ -199,22 +188,22 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
             marked += made.marked
             skipped += made.skipped
             first_skipped += [line | {"file": f"{name}:{line['file']}"} for line in made.first_skipped]
-    held_out_of_all = named(*MIXTURE, "dataset.kind=mixture")
+    held_out_of_all = load_plugin(*MIXTURE, "dataset.kind=mixture")
     train, elsewhere = held_out_of_all(
         task.out, sorted(dataset.parts), total[TRAIN], leave_out=dataset.held_out == "all"
     )
     return Corpus(train, total[VALIDATION], sources, skipped, first_skipped, marked, elsewhere=elsewhere)
 
 
-def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+def plugins(recipe: schema.Recipe) -> tuple[tuple[str, str], ...]:
     """What some data sets alone are made by."""
     dataset = recipe.dataset
-    parts = dataset.parts.values() if isinstance(dataset, MixtureDataset) else (dataset,)
-    kinds = (*_READERS, (URL, UrlDataset))
+    parts = dataset.parts.values() if isinstance(dataset, schema.MixtureDataset) else (dataset,)
+    kinds = (*_READERS, (URL, schema.UrlDataset))
     found = [point for point, kind in kinds if any(isinstance(part, kind) for part in parts)]
-    if any(isinstance(part, FilesDataset) and part.chat and part.chat_reference is None for part in parts):
+    if any(isinstance(part, schema.FilesDataset) and part.chat and part.chat_reference is None for part in parts):
         found.append(EARLIER)
-    if isinstance(dataset, MixtureDataset):
+    if isinstance(dataset, schema.MixtureDataset):
         found.append(MIXTURE)
     return tuple(found)
 

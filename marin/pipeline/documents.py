@@ -26,7 +26,7 @@ def collected(store: Store, artifact: str) -> Iterator[tuple[str, Document]]:
     """The documents in the order of the collection, each behind its split, ``train`` or ``validation``.
 
     Raises:
-        DataError: the artifact is no collection, or a file of it is damaged.
+        DataError: the artifact is not a collection, or a file of it is damaged.
         NotFound: it is not in the store.
     """
     import pyarrow as pa

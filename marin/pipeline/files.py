@@ -1,4 +1,4 @@
-"""A corpus of files: the user's own by globs, one that is fetched, or those of an artifact that somebody made; text, JSON lines,
+"""A corpus of files: the user's own by globs, one that is fetched, or those of an artifact that a user made; text, JSON lines,
 conversations and preferences.
 
 An entry point of the group ``marin.corpora`` (:class:`marin.pipeline.corpus.Reader`): the code of a step ``corpus`` whose data
@@ -15,20 +15,9 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from marin.data import documents as corpora
 from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
 from marin.data.chat import checked, left_out, messages_of
-from marin.data.documents import (
-    ANSWER,
-    REJECTED,
-    TRAIN,
-    VALIDATION,
-    Document,
-    Span,
-    SplitCount,
-    position,
-    read_documents,
-    threshold,
-)
 from marin.data.lines.writing import SplitWriter
 from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
 from marin.data.preferences import hold_out
@@ -38,7 +27,7 @@ from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import Task
 from marin.pipeline.corpus import EARLIER, PAIRS, URL, Corpus
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Artifact, ArtifactDataset, FilesDataset, UrlDataset
 
 log = logging.getLogger(__name__)
@@ -77,15 +66,15 @@ def _of_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> Corpus:
     counts = []
     with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
         made = _taken(dataset.artifact, task, Path(folder) / "corpus")
-        for split in (TRAIN, VALIDATION):
+        for split in (corpora.TRAIN, corpora.VALIDATION):
             with (out / split).open("wb") as file:
                 writer = SplitWriter(file)
-                for document in read_documents(_file_of(dataset.artifact, made, split)):
+                for document in corpora.read_documents(_file_of(dataset.artifact, made, split)):
                     writer.write(document)
                 counts.append(writer.count())
     if not counts[0].documents:
         raise DataError(
-            "corpus is empty", where=dataset.artifact.address, expected=f"documents in {TRAIN}", found="none"
+            "corpus is empty", where=dataset.artifact.address, expected=f"documents in {corpora.TRAIN}", found="none"
         )
     return Corpus(counts[0], counts[1], sources(dataset))
 
@@ -114,7 +103,7 @@ def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
         raise DataError(
             "an artifact is no corpus",
             where=artifact.address,
-            expected=f"a folder with {TRAIN} and {VALIDATION}",
+            expected=f"a folder with {corpora.TRAIN} and {corpora.VALIDATION}",
             found=f"no {name}",
             cure="write both into context.out, one document a line: id, text, source, metadata",
         )
@@ -122,10 +111,10 @@ def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
 
 
 def _of_address(dataset: UrlDataset, task: Task, out: Path) -> Corpus:
-    path: Path = named(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
+    path: Path = load_plugin(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
     with path.open("rb") as file:
         texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
-        documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
+        documents = (corpora.Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
         train, validation = write_divided(documents, out, dataset.validation_fraction, where=dataset.url)
     return Corpus(train, validation, sources(dataset))
 
@@ -149,7 +138,7 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
             "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
             "those of transformers: chat_reference=transformers"
         )
-        earlier = named(*EARLIER, "a data set of conversations without dataset.chat_reference")
+        earlier = load_plugin(*EARLIER, "a data set of conversations without dataset.chat_reference")
         if dataset.chat_template is None:
             return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
         return _Chats(
@@ -167,7 +156,7 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
 def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
     seen: Counter[str] = Counter()
 
-    def written(value: Mapping[str, object], at: str) -> tuple[str, tuple[Span, ...]]:
+    def written(value: Mapping[str, object], at: str) -> tuple[str, tuple[corpora.Span, ...]]:
         text, learned = conversation(template, value, at)
         seen.update(left_out(value, checked(messages_of(value, at), at), template.text, text))
         return text, learned
@@ -178,7 +167,7 @@ def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
 def _of_files(dataset: FilesDataset, task: Task, out: Path) -> Corpus:
     digests, found, skipped = sources(dataset), _chats(dataset, task), Skipped()
 
-    def documents() -> Iterator[Document]:
+    def documents() -> Iterator[corpora.Document]:
         some = False
         for file in matched(dataset.globs):
             for document in read_file(
@@ -218,8 +207,8 @@ def _of_files(dataset: FilesDataset, task: Task, out: Path) -> Corpus:
         )
     if not dataset.preferences:
         return Corpus(train, validation, digests, skipped.count, skipped.first, marked)
-    both = (out / VALIDATION).rename(out / "held_out.jsonl")
-    validation, held_out = hold_out(both, out / VALIDATION)
+    both = (out / corpora.VALIDATION).rename(out / "held_out.jsonl")
+    validation, held_out = hold_out(both, out / corpora.VALIDATION)
     both.unlink()
     return Corpus(train, validation, digests, skipped.count, skipped.first, marked, held_out)
 
@@ -233,14 +222,14 @@ def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
 
 
 def write_divided(
-    documents: Iterable[Document], folder: Path, fraction: float, *, where: str
-) -> tuple[SplitCount, SplitCount]:
+    documents: Iterable[corpora.Document], folder: Path, fraction: float, *, where: str
+) -> tuple[corpora.SplitCount, corpora.SplitCount]:
     """Write ``documents`` to ``folder``, divided into train and validation.
 
     Raises:
         DataError: there is no document, or only one text, so that nothing could be held out.
     """
-    limit = threshold(fraction)
+    limit = corpora.threshold(fraction)
     counts = _write(documents, folder, limit)
     if counts.train.documents and counts.validation.documents:
         return counts.train, counts.validation
@@ -254,27 +243,29 @@ def write_divided(
             cure="name more text, or cut it into smaller documents with dataset.split and dataset.paragraphs_per_document",
         )
     assert counts.lowest is not None and counts.highest is not None
-    again = list(read_documents(folder / TRAIN)) + list(read_documents(folder / VALIDATION))
+    again = list(corpora.read_documents(folder / corpora.TRAIN)) + list(
+        corpora.read_documents(folder / corpora.VALIDATION)
+    )
     counts = _write(again, folder, counts.lowest + 1 if not counts.validation.documents else counts.highest)
     return counts.train, counts.validation
 
 
 @dataclass(frozen=True)
 class _Written:
-    train: SplitCount
-    validation: SplitCount
+    train: corpora.SplitCount
+    validation: corpora.SplitCount
     lowest: int | None
     highest: int | None
 
 
-def _write(documents: Iterable[Document], folder: Path, limit: int) -> _Written:
+def _write(documents: Iterable[corpora.Document], folder: Path, limit: int) -> _Written:
     lowest = highest = None
     place = 0
-    with (folder / TRAIN).open("wb") as train_file, (folder / VALIDATION).open("wb") as validation_file:
+    with (folder / corpora.TRAIN).open("wb") as train_file, (folder / corpora.VALIDATION).open("wb") as validation_file:
         train, validation = SplitWriter(train_file), SplitWriter(validation_file)
         for document in documents:
-            if document.metadata.get(ANSWER) != REJECTED:
-                place = position(document.text)
+            if document.metadata.get(corpora.ANSWER) != corpora.REJECTED:
+                place = corpora.position(document.text)
             lowest = place if lowest is None else min(lowest, place)
             highest = place if highest is None else max(highest, place)
             (validation if place < limit else train).write(document)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import DocumentsDataset, MixtureDataset, Recipe, SingleDataset, WebDataset
 from marin.record.root import Root
 
 
-def gathered(root: Root, recipe: Recipe, *, workers: int = 1) -> Recipe:
+def with_documents(root: Root, recipe: Recipe, *, workers: int = 1) -> Recipe:
     """``recipe`` with a :class:`DocumentsDataset` in the place of each :class:`WebDataset`.
 
     Raises:
@@ -34,5 +34,5 @@ def gathered(root: Root, recipe: Recipe, *, workers: int = 1) -> Recipe:
 def _gathered(root: Root, dataset: SingleDataset, workers: int) -> SingleDataset:
     if not isinstance(dataset, WebDataset):
         return dataset
-    found: DocumentsDataset = named("marin.datasets", "web", "dataset=web")(root, dataset, workers)
+    found: DocumentsDataset = load_plugin("marin.datasets", "web", "dataset=web")(root, dataset, workers)
     return found

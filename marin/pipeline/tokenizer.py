@@ -21,7 +21,7 @@ from marin.data.documents import VALIDATION, positions, read_texts, threshold, t
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe import schema as recipes
 from marin.recipe.model import EXCLUSION
 from marin.recipe.schema import Recipe
@@ -68,7 +68,7 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
     )
     files, without = train_files(corpus), dict[str, frozenset[int]]()
     if recipe.exclude is not None:
-        without = named(*EXCLUSION, "exclude").excluded(corpus, recipe)
+        without = load_plugin(*EXCLUSION, "exclude").excluded(corpus, recipe)
     tokenizer.train_from_iterator(
         chain.from_iterable(
             _batches(path, without.get(part, frozenset()), wanted.sample_fraction) for part, path in files.items()

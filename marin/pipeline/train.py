@@ -43,7 +43,7 @@ def run(task: Task) -> StepResult:
             where="seed",
             expected="an integer from 0 to 2**63 - 1",
             found="null",
-            cure="draw one with marin.execution.seeds.settled: the bits depend on it",
+            cure="draw one with marin.execution.seeds.with_seed: the bits depend on it",
         )
     check_verdict(task.recipe, where="recipe")
     if task.recipe.trainer.states_at_words is not None and task.execution.keep is not None:

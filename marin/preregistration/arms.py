@@ -58,7 +58,7 @@ def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | N
 
 
 def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
-    """Every registration (of the experiment ``name``), the oldest first. A word of somebody else's
+    """Every registration (of the experiment ``name``), the oldest first. A word of someone else's
     log that is not a name is left out: pages and files are called by it."""
     for fact in facts(history, ExperimentRegistered):
         if name in (None, fact.body.experiment) and is_name(fact.body.experiment):
@@ -76,7 +76,7 @@ def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Reci
         yield started, recipe
 
 
-def misstated(body: ExperimentRegistered, document: bytes) -> Iterator[str]:
+def contradictions_with(body: ExperimentRegistered, document: bytes) -> Iterator[str]:
     """Where an event of a registration says otherwise than the stored document that it digests. Arms of another version of
     Marin are compared by their names alone."""
     try:

@@ -39,7 +39,7 @@ from pathlib import Path
 import msgspec
 
 from marin.errors import Unsupported, UsageError
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.provenance.processor import X86, Processor, processor
 from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution, Recipe
@@ -199,7 +199,7 @@ def check_devices(recipe: Recipe, execution: Execution) -> None:
     share matrices or experts that do not divide, or whose sums have an order."""
     _check_shards(recipe.arithmetic, execution)
     for plugin in profile_plugins(recipe.arithmetic):
-        named(*plugin, "arithmetic.profile").check_devices(recipe, execution)
+        load_plugin(*plugin, "arithmetic.profile").check_devices(recipe, execution)
 
 
 def _check_shards(arithmetic: Arithmetic, execution: Execution) -> None:

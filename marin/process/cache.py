@@ -30,6 +30,6 @@ def compilation_cache() -> Path:
     """Compiled XLA programs. It is code, so it is never shared through a root: only this user's processes write it.
 
     Raises:
-        Refused: somebody else could have written a program that is there.
+        Refused: someone else could have written a program that is there.
     """
     return own_folder("xla")

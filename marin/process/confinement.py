@@ -149,7 +149,7 @@ def end_with(parent: int) -> None:
         sys.exit(1)
 
 
-def held() -> Confined:
+def current_confinement() -> Confined:
     """What holds of this process since :func:`confine`; what it lacks, where that was never called."""
     return _held[-1] if _held else Confined((), ("this process was not confined",))
 

@@ -3,7 +3,7 @@
 These are the files that Git and DVC see (pointers, metrics, tables, receipts). They are views of what the ledger
 says and can be written again from it. A write goes to ``.tmp-<name>`` beside the file and is renamed into place, so no
 reader sees half a file. The temporary name is fixed and locked while it is used: what a killed process left there is
-overwritten by the next write instead of staying in somebody's `git status`.
+overwritten by the next write instead of staying in a user's `git status`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def leave(status: int) -> NoReturn:
 def begin_again(arguments: Sequence[str]) -> None:
     """Execute this very program again with the variable set, if ``arguments`` name a command that computes and it helps
     here."""
-    value = wanted(arguments, os.environ)
+    value = tunables_for(arguments, os.environ)
     if value is None or not sys.executable:
         return
     os.environ[VARIABLE] = value
@@ -91,7 +91,7 @@ def begin_again(arguments: Sequence[str]) -> None:
         return
 
 
-def wanted(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def tunables_for(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What the variable should be; None where it is right, or nothing would come of it."""
     present = environ.get(VARIABLE, "")
     only = re.sub(r"--only (\S+)", r"--only=\1", " ".join(arguments)).split()

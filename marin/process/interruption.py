@@ -94,7 +94,7 @@ class Remembered(_Handling):
 
 
 class Attended(_Handling):
-    """While entered, a signal that would end this process without a word raises ``KeyboardInterrupt``; one that somebody
+    """While entered, a signal that would end this process without a word raises ``KeyboardInterrupt``; one that a user
     handles already stays theirs."""
 
     def _is_handled(self, before: object) -> bool:

@@ -68,7 +68,7 @@ ERASED = "\r\x1b[K"
 """Goes to the begin of a terminal's line and empties it: a bar or a count of seconds may stand there, of any process."""
 
 
-def written(value: float) -> str:
+def number_text(value: float) -> str:
     """A number as people write it: counts whole, all others with six digits."""
     return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 

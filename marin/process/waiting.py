@@ -1,4 +1,4 @@
-"""What a program is busy with, said before somebody wonders: within two seconds, with how long it took the last time here.
+"""What a program is busy with, said before a user wonders: within two seconds, with how long it took the last time here.
 
     with waiting("compiling the train step"):
         ...
@@ -83,7 +83,7 @@ class _Wait:
         return time.monotonic() - self.began
 
     def _sentence(self, so_far: float) -> str:
-        last = remembered().get(self.what)
+        last = last_waits().get(self.what)
         told = [] if so_far < AGAIN else [f"{so_far:.0f} s so far"]
         told += (
             [f"about {last:.0f} s the last time here"]
@@ -121,7 +121,7 @@ def so_far() -> float | None:
     return wait.so_far() if wait is not None and wait.announced else None
 
 
-def remembered() -> dict[str, float]:
+def last_waits() -> dict[str, float]:
     """How long waits took the last time on this machine, in seconds, by their words."""
     from ledger import LedgerError  # here and below: a command that is loaded need not have loaded the ledger
 
@@ -135,7 +135,7 @@ def remembered() -> dict[str, float]:
 def _remember(what: str, seconds: float) -> None:
     from ledger import LedgerError
 
-    known = {name: value for name, value in remembered().items() if name != what}
+    known = {name: value for name, value in last_waits().items() if name != what}
     known[what] = round(seconds, 2)
     with contextlib.suppress(OSError, LedgerError):  # it only makes an estimate
         new = _file().with_suffix(f".{os.getpid()}")

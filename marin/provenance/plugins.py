@@ -57,7 +57,7 @@ def points(group: str) -> dict[str, EntryPoint]:
     return found
 
 
-def named(group: str, name: str, where: str) -> Any:
+def load_plugin(group: str, name: str, where: str) -> Any:
     """What the plugin ``name`` has for a group; ``where``: what asks for it, such as a key of the recipe.
 
     Raises:
@@ -83,7 +83,7 @@ def _absent(group: str, name: str, where: str) -> NotInstalled:
 
 
 def own_file(group: str, name: str, where: str) -> str:
-    """The file of the plugin of Marin that :func:`named` gives, below the folder of the packages.
+    """The file of the plugin of Marin that :func:`load_plugin` gives, below the folder of the packages.
 
     Raises:
         NotInstalled: there is no such plugin.
@@ -95,7 +95,7 @@ def own_file(group: str, name: str, where: str) -> str:
     return file
 
 
-def loaded(group: str) -> Iterator[tuple[str, Any]]:
+def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
     """Name and object of each installed plugin of a group; one of others that cannot be loaded is left out."""
     own = own_points(group)
     for name, point in points(group).items():

@@ -85,7 +85,7 @@ def check_contract(arithmetic: Arithmetic, where: str) -> None:
 
     Raises:
         Unsupported: a flag that the profile needs is missing or contradicted.
-        UsageError: one that is no setting of arithmetic.
+        UsageError: one that is not a setting of arithmetic.
     """
     required = REQUIRED_FLAGS[arithmetic.profile]
     decided = {flag.partition("=")[0] for flag in required}

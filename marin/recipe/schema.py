@@ -33,8 +33,8 @@ from marin.recipe.form.optimizer import Optimizer as Optimizer
 from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, check_written, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
+from marin.recipe.form.record import as_written, first_difference
 from marin.recipe.form.record import digest as digest
-from marin.recipe.form.record import first_difference, written
 from marin.recipe.form.record import plain as plain
 from marin.recipe.form.record import recorded as recorded
 from marin.recipe.form.record import unplain as unplain
@@ -154,7 +154,7 @@ def chats(dataset: Dataset) -> list[FilesDataset]:
 
 
 def may_be_masked(recipe: Recipe) -> bool:
-    """Whether documents of it may say which of their tokens are learned: conversations, and what somebody else made."""
+    """Whether documents of it may say which of their tokens are learned: conversations, and what someone else made."""
     kinds = (ArtifactDataset, DocumentsDataset, WebDataset)
     made = any(isinstance(part, kinds) or getattr(part, "chat", None) for part in parts(recipe.dataset).values())
     return made or recipe.tokens.artifact is not None or recipe.together > 1
@@ -397,7 +397,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
 
 def _check_recorded(recipe: Recipe, where: str) -> None:
     """Raises UsageError where the recipe that a run records would be read as another one, or not at all."""
-    values = written(msgspec.to_builtins(recipe))
+    values = as_written(msgspec.to_builtins(recipe))
     if odd := first_difference(values, unplain(plain(recipe))):
         path, value = odd
         number = isinstance(value, float) and not math.isfinite(value)
@@ -446,7 +446,7 @@ def _typed(data: Any, *, where: str) -> Recipe:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
         raise _invalid(error, data, where) from None
-    except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is no character
+    except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is not a character
         raise UsageError(
             "a name or value is no text",
             where=where,

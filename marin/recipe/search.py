@@ -1,4 +1,4 @@
-"""A sweep that searches: Hydra's own sweeper plugin (Optuna) chooses values, somebody else tries them.
+"""A sweep that searches: Hydra's own sweeper plugin (Optuna) chooses values, someone else tries them.
 
     hydra/sweeper=optuna hydra.sweeper.n_trials=16 'optimizer.learning_rate=tag(log,interval(1e-4,1e-2))'
 
@@ -266,7 +266,7 @@ def _check_bounds(word: str) -> None:
     """Refuse what the sweeper takes and cannot draw from.
 
     Raises:
-        UsageError: a bound is no number, or a pattern stands where values do.
+        UsageError: a bound is not a number, or a pattern stands where values do.
     """
     from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
 

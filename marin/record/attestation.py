@@ -40,7 +40,7 @@ def digests(folder: Path, attestation: str) -> dict[str, str]:
     """sha256 of every file of a folder but its ``attestation``, by path.
 
     Raises:
-        Malformed: something in it is no plain file.
+        Malformed: something in it is not a plain file.
     """
     found = {}
     for place, folders, files in os.walk(folder):

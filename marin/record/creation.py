@@ -77,7 +77,7 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
             cure="leave --origin out, or name another root",
         )
     if not storage.exists(CHECKPOINT):
-        if "://" not in where:  # a root in somebody's work tree is no part of it
+        if "://" not in where:  # a root in a user's work tree is not part of it
             storage.ensure(".gitignore", b"*\n")
         Log.create(storage, root.signer())
         Pins(default_pins()).settle(root.verifier.name, root.absolute)

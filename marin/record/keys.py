@@ -22,7 +22,7 @@ from marin.record.trust.keyfiles import attestation_key_path, author_key_path, k
 SERVICE = "marin.service"
 """The name in the certificate of every service."""
 _REQUEST = "marin-author:"
-"""How the line begins by which somebody asks to be enrolled."""
+"""How the line begins by which a user asks to be enrolled."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def read_request(line: str) -> tuple[ledger.VerifierKey, bytes]:
     """The key that asks to be enrolled by this line, and its certificate.
 
     Raises:
-        UsageError: it is no such line.
+        UsageError: it is not such a line.
     """
     text = line.strip()
     try:

@@ -84,7 +84,7 @@ class Meter:
         }
 
 
-def recorded(
+def segment_metrics(
     run: str, step: str, start: int, curves: Mapping[str, Sequence[float]], last: Mapping[str, float]
 ) -> MetricsRecorded:
     """The event of one segment: ``curves`` have a value for every train step from ``start`` on, ``last`` one at its

@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import ledger  # whose store is imported when somebody asks for it
+import ledger  # whose store is imported when it is asked for
 from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
@@ -92,7 +92,7 @@ class Root:
 
     def is_own(self, trusted: Sequence[ledger.VerifierKey] = ()) -> bool:
         """Whether the keys under which this log is read are this user's: then what stands in it is this user's word. The root
-        names that key, and no other one was given. A root that names it, read under somebody else's key, is theirs."""
+        names that key, and no other one was given. A root that names it, read under someone else's key, is theirs."""
         mine = self.own_keys()
         return self.verifier in mine and set(trusted) <= set(mine)
 
@@ -108,11 +108,11 @@ class Root:
             return ledger.public_keys(key_path(self.verifier.name))
         except ledger.LedgerError as error:
             if isinstance(error, ledger.Refused) and os.environ.get(KEY_VARIABLE):
-                raise  # said to be this user's, who is not to be taken for somebody without a key
+                raise  # said to be this user's, who is not to be taken for a user without a key
             return ()
 
     def reader(self, trusted: Sequence[ledger.VerifierKey] = ()) -> ledger.LogReader:
-        """Verified reads, under the root's own key unless the caller trusts another. A log of somebody else's must also
+        """Verified reads, under the root's own key unless the caller trusts another. A log of someone else's must also
         agree with what was seen of it before."""
         keys = self.keys(trusted)
         if keys.source == "own":
@@ -257,7 +257,7 @@ class Root:
         opened.
 
         Raises:
-            ledger.Refused: somebody else could have written what is there.
+            ledger.Refused: someone else could have written what is there.
             OSError: the cache folder cannot be written.
         """
         whose = "" if self.is_own() else "\nclaimed"
@@ -273,7 +273,7 @@ class Root:
 
 
 class _PinnedReader(ledger.LogReader):
-    """Reads the log of somebody else: each state that it takes up is compared with what this user has seen before."""
+    """Reads the log of someone else: each state that it takes up is compared with what this user has seen before."""
 
     def __init__(self, root: Root, keys: Keys) -> None:
         super().__init__(root.storage, keys.verifiers)
@@ -375,7 +375,7 @@ class LedgerHistory:
                     yield index, self._fitting(index, ledger.Event.decode(entry))
 
     def strays(self, naming: str) -> list[ledger.Stray]:
-        """The entries that are no events of the log, and have this text in them."""
+        """The entries that are not events of the log, and have this text in them."""
         return self._projection.strays(naming, size=self._size)
 
     def _fitting(self, index: int, event: ledger.Event) -> ledger.Event:

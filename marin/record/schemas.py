@@ -1,5 +1,5 @@
 """The shape of an event's body, by its type: the ledger checks it before it takes an event, and it is looked at again when
-one is read, because somebody else's log took what its operator wanted."""
+one is read, because someone else's log took what its operator wanted."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 tags, aliases and attestations show it.
 
 A verdict counts where this user gave it: it stands in a log that this user's own key signs, and is about a run of that very
-log. Anyone who signs a log can write PASS into it, so that in the log of somebody else every verdict is a claim.
+log. Anyone who signs a log can write PASS into it, so that in the log of someone else every verdict is a claim.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) ->
     return "PARTIAL" if {"PASS", "PARTIAL"} & set(words) else "NOT_RUN"
 
 
-def described(
+def verdict_line(
     verdicts: Mapping[str, str] | None,
     claimed: Mapping[str, str] | None = None,
     answerable: Collection[str] = NAMES,

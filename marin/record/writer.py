@@ -28,7 +28,7 @@ AWAY_SECONDS = 600.0
 """How long a service on another machine is waited for: as long as for its files (:mod:`ledger.service.remote_client`)."""
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 LOCK_SECONDS = 60.0
-"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+"""How long a record waits for another writer: batches take milliseconds, so this is a writer being stuck."""
 WRITERS = "marin.writers"
 """The entry points of those who append to a log that another process has open."""
 _TURN_SECONDS = 1.0
@@ -45,7 +45,7 @@ class Writer(ABC):
         """Append one atomic batch, and return when it is durable.
 
         Raises:
-            Locked: another writer, which is no service, has held the log for a minute.
+            Locked: another writer, which is not a service, has held the log for a minute.
         """
         (outcome,) = self.append_each([drafts])
         if isinstance(outcome, LedgerError):
@@ -163,9 +163,9 @@ def connect_far(location: str) -> RemoteClient:
         Unavailable: it cannot be reached.
         Unverified: it does not know this user's key, or has another one.
     """
-    from marin.provenance.plugins import named
+    from marin.provenance.plugins import load_plugin
 
-    client: RemoteClient = named(WRITERS, "remote", location)(location)
+    client: RemoteClient = load_plugin(WRITERS, "remote", location)(location)
     return client
 
 
@@ -184,7 +184,7 @@ def connect(endpoint: Path, origin: str) -> LogClient | None:
     """
     if not endpoint.exists():
         return None
-    from marin.provenance.plugins import named
+    from marin.provenance.plugins import load_plugin
 
-    client: LogClient | None = named(WRITERS, "service", str(endpoint))(endpoint, origin)
+    client: LogClient | None = load_plugin(WRITERS, "service", str(endpoint))(endpoint, origin)
     return client

@@ -14,7 +14,7 @@ from marin.history.catalog import twin_of
 from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.history.table.machine import rewards
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
 from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
@@ -46,10 +46,10 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 
             return lineage_page(loaded, origin, read_samples(loaded, root.store(), inspector=inspector))
         case "samples.json":
-            rows = named("marin.pages", "samples", f"the page {name}")(root, run)
+            rows = load_plugin("marin.pages", "samples", f"the page {name}")(root, run)
             return json.dumps({"columns": ["before train step", "prompt", "text"], "data": rows}).encode()
         case "collection.html":
-            drawn: bytes = named("marin.pages", "collection", f"the page {name}")(root, loaded)
+            drawn: bytes = load_plugin("marin.pages", "collection", f"the page {name}")(root, loaded)
             return drawn
         case "data_order.html":
             from marin.reporting.runs.order import order_page
@@ -89,7 +89,7 @@ def _drawn(store: Store, run: Run) -> Sequence[tuple[str, Sequence[tuple[str, st
         recipe = run.recipe
         if recipe.objective is None:
             return ()
-        plugin = named(*objective_plugins(recipe)[0], "objective")
+        plugin = load_plugin(*objective_plugins(recipe)[0], "objective")
         ends = run.segments[0].body.batches[0], run.segments[-1].body.batches[-1]
         said = [plugin.completion_texts(recipe, store, store.read(digest)) for digest in ends]
     except LedgerError as error:

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from marin.history.run import plan_of
-from marin.process.text import SEEN_DIGITS, visible, written
+from marin.process.text import SEEN_DIGITS, number_text, visible
 from marin.recipe.units import duration, human_size
 
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64})")
@@ -60,7 +60,7 @@ def templates() -> Environment:
         "duration": duration,
         "size": human_size,
         "plan": plan_of,
-        "number": written,
+        "number": number_text,
         "digest": _digest,
         "digests": _digests,
     }

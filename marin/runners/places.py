@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.runners import Runner
 from marin.work.placed import Start
 
@@ -53,5 +53,5 @@ def place_of(runner: str) -> Place:
     Raises:
         NotInstalled: there is no such plugin.
     """
-    place: Place = named("marin.places", runner, f"--runner {runner}")
+    place: Place = load_plugin("marin.places", runner, f"--runner {runner}")
     return place

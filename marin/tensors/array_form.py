@@ -2,7 +2,7 @@
 it; and a tensor's in a checkpoint of the first form, whose chunks are their elements.
 
 zarr's metadata can say much more: chunks of any size, and codecs behind codecs, of which a few bytes become as many as
-somebody likes before TensorStore looks at them. So what is not of these forms is refused before an array is opened, and
+a user likes before TensorStore looks at them. So what is not of these forms is refused before an array is opened, and
 what a chunk's own head claims before it is decoded.
 """
 

@@ -64,7 +64,7 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
         expected: what is recorded of it. It bounds what is read, and is compared by the caller.
 
     Raises:
-        DataError: it is no checkpoint, or holds more than ``expected``.
+        DataError: it is not a checkpoint, or holds more than ``expected``.
     """
     if is_sliced(folder):
         return _readable(lambda: Sliced.of_folder(folder).described(), folder)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marin.errors import DataError
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import BLANKS
 from marin.recipe.schema import Recipe
 from marin.training.data import Batch, DataOrder, Span, batch_digest
@@ -61,10 +61,10 @@ def check_learned(recipe: Recipe, step: int, tokens: NDArray[np.int32], weights:
             cure="make the tokens again: marin stage tokens",
         )
     if not weights[~(blank | np.roll(blank, -1, axis=-1))].any():
-        raise emptied(step)
+        raise empty_batch(step)
 
 
-def emptied(step: int) -> DataError:
+def empty_batch(step: int) -> DataError:
     """A train step that would have nothing to learn from: its mean loss would be nothing over nothing."""
     return DataError(
         "an exclusion empties a batch",
@@ -112,6 +112,6 @@ class LeftOut:
         tokens = hosts.whole(batch.tokens).copy()
         for line in held:
             tokens[line, self._rows[int(batch.indices[line])]] = BLANK
-        named(*BLANKS, "exclude").check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
+        load_plugin(*BLANKS, "exclude").check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
         placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
         return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)

@@ -33,7 +33,7 @@ from levanter.models.lm_model import LmExample
 
 from marin.data.mixture import Interleave
 from marin.errors import DataError, UsageError
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import BLANKS
 from marin.recipe.schema import Recipe, parts
 from marin.recipe.section import Order
@@ -242,7 +242,9 @@ class Batches(Iterator[Batch], AbstractContextManager["Batches"]):
         tokens, weights = example.tokens.array, example.loss_weight.array
         read = hosts.whole(tokens)  # what all hosts train on, and nothing that is read for this alone
         if blank := bool((read < 0).any()):
-            named(*BLANKS, "exclude").check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
+            load_plugin(*BLANKS, "exclude").check_learned(
+                recipe, recipe.first_step + number, read, hosts.whole(weights)
+            )
         digest = batch_digest(indices, read) if hosts.leader() else ""
         self._number += 1
         return Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)

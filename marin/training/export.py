@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from ledger import describe_tree
 from marin.execution.step import StepResult, Task
 from marin.process.waiting import waiting
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import CHATS
 from marin.recipe.schema import Recipe, chats
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
@@ -97,7 +97,9 @@ def export(task: Task) -> StepResult:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    closing: list[int] = named(*CHATS, "conversations")(task.out, task.recipe) if chats(task.recipe.dataset) else []
+    closing: list[int] = (
+        load_plugin(*CHATS, "conversations")(task.out, task.recipe) if chats(task.recipe.dataset) else []
+    )
     write_model(
         task.out, plain_model(task.recipe, model), task.recipe, vocabulary_size(tokenizer, task.recipe.model), closing
     )

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from ledger import StateManifest, Store, Tampered, digest_bytes
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import BLANKS, IMPORTED
 from marin.recipe.objective import between_updates
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
@@ -216,7 +216,7 @@ class Training:
         if not self._lengths:
             width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)
             self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
-        left_out = named(*BLANKS, "exclude").LeftOut
+        left_out = load_plugin(*BLANKS, "exclude").LeftOut
         other._left_out, other._cached = left_out(self.recipe, self._lengths, spans), kept
         return other
 
@@ -413,5 +413,5 @@ class Training:
 
 def _imported_state() -> Callable[..., TrainState]:
     """What makes the first state of a model that was made elsewhere."""
-    found: Callable[..., TrainState] = named(*IMPORTED, "initial")
+    found: Callable[..., TrainState] = load_plugin(*IMPORTED, "initial")
     return found

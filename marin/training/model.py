@@ -42,7 +42,7 @@ def rotary(model: Model) -> RotaryEmbeddingsConfig:
 
 @dataclass(frozen=True)
 class _Gpt2Config(Gpt2Config):
-    """One whose inner layer is no multiple of the outer one."""
+    """One whose inner layer is not a multiple of the outer one."""
 
     inner_width: int = 0
     Mlp = property(lambda self: Axis("mlp", self.inner_width))
@@ -95,7 +95,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
-    # Levanter's other architectures have Llama's fields and some more. By default they name somebody else's checkpoint.
+    # Levanter's other architectures have Llama's fields and some more. By default they name someone else's checkpoint.
     same = {field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)} | {
         "reference_checkpoint": ""
     }

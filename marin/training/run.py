@@ -21,13 +21,13 @@ from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
 from marin.process.waiting import waiting
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import LEARNING, WORDS
 from marin.recipe.objective import between_updates
 from marin.recipe.schema import Keep, Recipe, may_be_masked
 from marin.recipe.seeds import seeds_of
 from marin.record import events
-from marin.record.meter import Meter, recorded
+from marin.record.meter import Meter, segment_metrics
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
 from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
@@ -103,7 +103,7 @@ def retained(recipe: Recipe, keep: Keep | None) -> events.Retention | None:
     return events.Retention(every=sorted({keep.every, recipe.evaluation.every or 0} - {0}), last=keep.last)
 
 
-def described(mesh: Mesh) -> events.Json:
+def describe_devices(mesh: Mesh) -> events.Json:
     """Platform and kind of the devices that train, the process of each, how many share the matrices or
     the experts of a layer where some do, and coordinates where the platform has some."""
     devices = mesh.devices.ravel().tolist()
@@ -132,9 +132,9 @@ def train(task: Task) -> StepResult:
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
     # What can be refused is refused before anything is compiled, which takes minutes.
     if recipe.trainer.most_epochs is not None:
-        named(*WORDS, "trainer.most_epochs").check_epochs(recipe, count_tokens(cache))
+        load_plugin(*WORDS, "trainer.most_epochs").check_epochs(recipe, count_tokens(cache))
     if recipe.objective is None and may_be_masked(recipe):
-        named(*LEARNING, "what is learned of conversations")(recipe, cache)
+        load_plugin(*LEARNING, "what is learned of conversations")(recipe, cache)
     check_pause(recipe, task.execution.pause_at)
     use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):
@@ -149,11 +149,11 @@ def train(task: Task) -> StepResult:
     first, last = recipe.first_step, recipe.last_step
     marks: list[int] = []
     if recipe.trainer.states_at_words is not None:
-        states_at = named(*WORDS, "trainer.states_at_words").states_at
-        marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
+        states_at = load_plugin(*WORDS, "trainer.states_at_words").states_at
+        marks = hosts.broadcast(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
     # One process looks for a state to go on from, and all take its answer: the log may grow between two looks.
     at, pause, tree = first, task.execution.pause_at, None
-    done = hosts.agreed(resumable_by_leader(task))
+    done = hosts.broadcast(resumable_by_leader(task))
     if done is None:
         with waiting("making the initial state"):
             state, manifest = training.start(task.inputs.get(PREVIOUS))
@@ -197,7 +197,7 @@ def train(task: Task) -> StepResult:
             end = min(last, first + ((at - first) // length + 1) * length, *due)
             try:
                 state, steps = training.steps(state, at, end, stop=stop, progress=reached)
-            # What was there before the number that is not finite is saved, so that somebody can look for its cause.
+            # What was there before the number that is not finite is saved, so that a user can look for its cause.
             except NotFinite as error:
                 saver.settle(wait=True)
                 raise error.saved_as(keep_last(saver, recorder, error)) from error
@@ -246,7 +246,7 @@ class Recorder:
                 devices=task.execution.devices,
                 processes=hosts.processes(),
                 attempt=task.attempt,
-                device=described(training.mesh),
+                device=describe_devices(training.mesh),
                 retention=retained(task.recipe, task.execution.keep),
             ),
         )
@@ -262,7 +262,7 @@ class Recorder:
             events.TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
         )
         curves = {events.GRAD_NORM: steps.grad_norms, **steps.routers, **steps.completions}
-        task.journal.record(events.METRICS_RECORDED, recorded(task.run, "train", steps.start, curves, lap))
+        task.journal.record(events.METRICS_RECORDED, segment_metrics(task.run, "train", steps.start, curves, lap))
         logger.info("train steps %d to %d recorded", steps.start, steps.end - 1)
 
     def checkpoint(self, step: int, saved: Saved) -> None:

@@ -28,7 +28,7 @@ def judge_record(record: RunRecord, *, until: Continues | None = None) -> Verdic
     return Verdict("PASS", (f"{count} events of the run agree with one another",))
 
 
-def agreed(history: History, run: str) -> Run:
+def consistent_run(history: History, run: str) -> Run:
     """The run with exactly this id, to repeat elsewhere what it says.
 
     Raises:

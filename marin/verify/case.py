@@ -13,7 +13,7 @@ from marin.data.tokenizer import FILE, MOST_BYTES
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import History
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import Continues
@@ -68,7 +68,7 @@ class Case:
         Raises:
             DataError: it does, or is not a tokenizer.
         """
-        check = named(JUDGES, "tokenizer", "a tokenizer that the run reads")
+        check = load_plugin(JUDGES, "tokenizer", "a tokenizer that the run reads")
         for digest in sorted(self._tokenizers()):
             with suppress(NotFound, Unavailable, Tampered), self.store.open_file(digest, FILE) as stream:
                 check(stream.read(MOST_BYTES + 1), where=f"tokenizer {digest}")

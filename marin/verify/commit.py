@@ -41,7 +41,7 @@ def verify_at_commit(
         MissingEvidence: the run names no commit, it is not in the history of ``ref``, or its environment can not be
             made.
         UsageError: nobody agreed.
-        Refused: somebody else could have written the folder of worktrees.
+        Refused: someone else could have written the folder of worktrees.
     """
     if not around.commit:
         raise MissingEvidence(

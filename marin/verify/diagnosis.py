@@ -22,7 +22,7 @@ from marin.process.cache import compilation_cache
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
 from marin.provenance.extras import advice
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.provenance.processor import Processor, processor
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.root import open_root
@@ -219,7 +219,7 @@ def inexact_programs() -> tuple[str, ...]:
     Raises:
         NotInstalled: the plugin of exact arithmetic is not there.
     """
-    program = named("marin.profiles", "exact", "marin doctor").KNOWN
+    program = load_plugin("marin.profiles", "exact", "marin doctor").KNOWN
     kept = {"JAX_COMPILATION_CACHE_DIR": str(compilation_cache()), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     done = subprocess.run(
         [sys.executable, "-m", program], capture_output=True, text=True, env={**os.environ, **kept}, check=False

@@ -23,7 +23,7 @@ from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import digest
 from marin.record.events import GRAD_NORM, ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
-from marin.verify.derivation.series import Measured, between
+from marin.verify.derivation.series import Measured, series_between
 from marin.work.cached import results_of
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Proofs:
 
     def conditions_of(self, start: int, end: int) -> str:
         """:func:`conditions` of train steps, with what is measured of them beside their fingerprints."""
-        measured = between(self.measured, start, end)
+        measured = series_between(self.measured, start, end)
         measured.pop(GRAD_NORM, None)  # it is in the fingerprints
         told = {name: {str(step): value for step, value in known.items()} for name, known in measured.items()}
         return canonical_digest({"conditions": self._conditions, "measured": told}) if told else self._conditions

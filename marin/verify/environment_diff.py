@@ -119,7 +119,9 @@ def _machine(environment: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], location: str, run: str) -> Verdict:
+def unless_environment_differs(
+    verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], location: str, run: str
+) -> Verdict:
     """``verdict`` on ``steps``. A difference that was found by executing other code than the run's, or other locked
     packages, proves nothing against it: UNAVAILABLE, with the commands that bring what the run was made with. What
     contradicts itself without being executed stays a FAIL."""

@@ -40,12 +40,12 @@ def with_phases_before(
         link = after.started.body.continues
         assert link is not None  # the chain walked it
         earlier, its_own = judge(before.run, link)
-        report = joined(report, its_own, phases.broken_link(earlier, after), link.step)
+        report = join_reports(report, its_own, phases.broken_link(earlier, after), link.step)
         after = before
     return report
 
 
-def joined(report: Report, before: Report, broken: str | None, step: int) -> Report:
+def join_reports(report: Report, before: Report, broken: str | None, step: int) -> Report:
     """``report`` of a phase together with that of the run ``before`` it.
 
     Args:

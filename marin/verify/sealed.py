@@ -1,4 +1,4 @@
-"""`marin verify` of somebody else's root or bundle: in a process that the kernel confines before it reads a byte.
+"""`marin verify` of someone else's root or bundle: in a process that the kernel confines before it reads a byte.
 
 The parent holds what is worth something: the signing key, the network, the files of the user. The child reads, hashes
 and executes. It is a fresh program, so nothing of the parent's memory is in it, with few variables of the environment,
@@ -34,7 +34,7 @@ from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, replay_stream, stream_of
 from marin.kinds.known import type_of
 from marin.process.cache import cache_folder, own_folder
-from marin.process.confinement import VARIABLE, Confined, Limits, held
+from marin.process.confinement import VARIABLE, Confined, Limits, current_confinement
 from marin.provenance.code import code_folder
 from marin.record.events import ReplayCompleted, ReplaySegment, read
 from marin.record.root import Root, append_through, open_root
@@ -137,7 +137,7 @@ def seal() -> Seal | None:
 
 def opened_own(trusted: Sequence[ledger.VerifierKey] = ()) -> Root | None:
     """The root, if its log is this user's: that user's signing key is the one that it names, and no other one was given to read
-    it under. None where it is somebody else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
+    it under. None where it is someone else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
     what is returned: opened again, it may name another key.
 
     Raises:
@@ -163,13 +163,13 @@ def enter(told: Seal) -> tuple[Confined, Root | None]:
     """What holds of this process since it shut itself in (:mod:`marin.cli.verifying.confined`), and the verifier's own
     root, whose appends go through the parent."""
     if told.own is None:
-        return held(), None
+        return current_confinement(), None
     append_through(lambda _, drafts: _hand_over(told.appends, drafts))
     keys = tuple(ledger.VerifierKey.parse(line) for line in told.own_keys)
-    return held(), replace(untouched(open_root(told.own)), own=keys)
+    return current_confinement(), replace(read_only_root(open_root(told.own)), own=keys)
 
 
-def untouched(root: Root) -> Root:
+def read_only_root(root: Root) -> Root:
     """The root for reading alone; what can be rebuilt goes to a temporary folder."""
     folder = tempfile.mkdtemp(prefix="root-")
     return replace(

@@ -50,7 +50,7 @@ def outcome_of(error: LedgerError) -> Outcome:
     return "FAIL"
 
 
-def judged(judge: Callable[[], Verdict]) -> Verdict:
+def judge_safely(judge: Callable[[], Verdict]) -> Verdict:
     """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means. What a library makes of
     bytes that were brought is never the end of the program: nothing is established, and nobody accused."""
     try:

@@ -28,7 +28,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
@@ -41,7 +41,7 @@ from marin.verify.derivation import claims
 from marin.verify.derivation.record import RunRecord, pinned_steps, read_record
 from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
-from marin.verify.environment_diff import environment_diff, excused
+from marin.verify.environment_diff import environment_diff, unless_environment_differs
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import Outside, judge_events, judge_ledger
@@ -50,7 +50,7 @@ from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import TrainingReplay, judge_training, not_trained
 from marin.verify.segments import programs
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
-from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
+from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judge_safely
 
 if TYPE_CHECKING:
     from marin.verify.segments.explanation import Setting
@@ -165,7 +165,7 @@ class Verification:
     def explain(self, report: Report, settings: Sequence[Setting], steps: tuple[int, int] | None) -> Report:
         """The report with an explanation of the first step that differs: between the recorded and the present setting,
         or between two given ones (then also when nothing failed: in the segment of ``steps``, or the first)."""
-        explain_report = named("marin.explanations", "train", "--explain")
+        explain_report = load_plugin("marin.explanations", "train", "--explain")
         divergence = self.trained.divergence if self.trained is not None else None
         found: Report = explain_report(
             report,
@@ -233,7 +233,7 @@ class Verification:
         if EVALUATION in only:
             verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]), case)
         elif not case.record.evaluated:  # it follows from the model's, and nothing is executed
-            verdicts[EVALUATION] = judged(lambda: self._evaluation(case, verdicts["model"]))
+            verdicts[EVALUATION] = judge_safely(lambda: self._evaluation(case, verdicts["model"]))
         trained = self.trained or not_trained(case, verdicts["training"])
         if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
             lines = tuple(finding.describe() for finding in self.screening.violations)
@@ -250,7 +250,7 @@ class Verification:
             root=checkpoint.root.hex(),
             remarks=self.environment.remarks,
             wanted=tuple(only),
-            claims=claims.settled(
+            claims=claims.settle_claims(
                 claims.derive(
                     replace(case.record, run=case.run),
                     PIPELINE,
@@ -303,7 +303,7 @@ class Verification:
         """The user's command executed, once for both verdicts."""
         if self.executed is None:
             folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
-            judge_by_command = named(JUDGES, "command", "--by")
+            judge_by_command = load_plugin(JUDGES, "command", "--by")
             self.executed = judge_by_command(case, self.options.by, folder)
             found, count = self.executed, len(self.run.loop)
             summary = TrainingSummary("full", count, count, 1, 0.0, command=self.options.by)
@@ -323,10 +323,10 @@ class Verification:
         taken = [name for name in DATA_STEPS if name in pinned]
         made = judge_data(case, taken, self.run.planned, self.options.experiment)
         if made.outcome != "FAIL" and (collections_of(case.run.recipe) or case.collections):
-            judge = named(JUDGES, "collections", "a collection in the recipe")
+            judge = load_plugin(JUDGES, "collections", "a collection in the recipe")
             made = judge(case, made, self.scope.sample, self.reader.checkpoint().root)
         if made.outcome != "FAIL" and case.run.recipe.exclude is not None:
-            made = named(JUDGES, "exclusion", "documents that the recipe excludes")(case, made)
+            made = load_plugin(JUDGES, "exclusion", "documents that the recipe excludes")(case, made)
         return made
 
     def _training(self, case: Case) -> Verdict:
@@ -340,7 +340,7 @@ class Verification:
     def _evaluation(self, case: Case, model: Verdict) -> Verdict:
         record, found = case.record, None
         if record.evaluations or record.measured or (not self.run.is_loop and case.run.recipe.evaluation.every):
-            judge = named(JUDGES, EVALUATION, "evaluations of the run")
+            judge = load_plugin(JUDGES, EVALUATION, "evaluations of the run")
             found = judge(case, self.scope.sample, self.reader.checkpoint().root)
         if found is not None:
             verdict: Verdict
@@ -363,13 +363,15 @@ class Verification:
                 case.open_tokenizers()
             return judge()
 
-        return excused(judged(safely), self.environment, steps, self.root.location, self.run.run)
+        return unless_environment_differs(
+            judge_safely(safely), self.environment, steps, self.root.location, self.run.run
+        )
 
     def _screen(self, case: Case) -> None:
         """Look at the recorded states; whatever stops it is not a verdict."""
         apply(self.run.recipe.arithmetic, self.alone)  # before jax starts
         try:
-            screen_run = named("marin.explanations", "states", "--screen")
+            screen_run = load_plugin("marin.explanations", "states", "--screen")
         except NotInstalled as error:
             logger.warning("not screened: %s", error)
             return
@@ -401,7 +403,7 @@ class Verification:
             earlier = Verification(self.root, run, options, until=link, read=self.read)
             return earlier.run, earlier.report(wanted)
 
-        with_phases_before = named(JUDGES, "phases", "a run that continues another")
+        with_phases_before = load_plugin(JUDGES, "phases", "a run that continues another")
         found: Report = with_phases_before(report, self.history, self.run, wanted, judge)
         return found
 

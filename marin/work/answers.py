@@ -25,7 +25,7 @@ class Answer:
 
     @property
     def digest(self) -> str:
-        """What came out; empty where nothing is kept, or what is kept is no digest."""
+        """What came out; empty where nothing is kept, or what is kept is not a digest."""
         try:
             text = self.file.read_text("ascii")
         except (OSError, ValueError):

@@ -48,7 +48,7 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 
 def code_of(starts: Iterable[str]) -> tuple[str, ...]:
-    """What somebody executes who executes these files, sorted.
+    """What is executed by executing these files, sorted.
 
     Args:
         starts: paths below the folder of the project's packages, with slashes.

@@ -2,7 +2,7 @@
 
 A package may have functions that execute what they read, fetch, or write. So the code that a function reaches is read first
 (:mod:`ast`): it may name only the modules and names that its caller allows, :data:`MODULES` among them, and :data:`BUILTINS`.
-This judges code that hides nothing; it is no sandbox, and code that was brought is never executed.
+This judges code that hides nothing; it is not a sandbox, and code that was brought is never executed.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ KEYWORDS = frozenset({"num_proc", "cache_file_name", "cache_file_names"})
 class Code:
     """Files of Python below a folder, of which functions are judged.
 
-    ``package``: the dotted name of the folder, empty where it is no package. ``used``, ``loaded``: what a function, and what runs
+    ``package``: the dotted name of the folder, "" where it is not a package. ``used``, ``loaded``: what a function, and what runs
     when a file is loaded, may take from which module; no names: all of them. ``module``: a file, loaded. ``refuse``: what is
     said of code that is not taken, of where, expected and found.
     """

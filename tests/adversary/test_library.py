@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.format.cosigner import Cosigner
-from marin.library.checking import verified
+from marin.library.checking import verify_own
 from marin.record.root import open_root
 from marin.record.trust.trusted import default_trust
 from tests.adversary.forgeries.doors.events import VERDICTS, signed
@@ -24,10 +24,10 @@ def test_a_log_that_your_witnesses_never_saw_is_no_pass_in_the_library(
     key = Cosigner("witness.example", Ed25519PrivateKey.generate()).verifier
     with as_operator(shop.base), variable("MARIN_PINS", str(tmp_path / "pins")):
         root = open_root(str(shop.path))
-        before = verified(root, shop.run, workers=1, only=VERDICTS, record=False)
+        before = verify_own(root, shop.run, workers=1, only=VERDICTS, record=False)
         trust = default_trust()
         trust.folder.mkdir(parents=True, exist_ok=True)
         trust.policy_file.write_text(f"witness one {key}\nquorum one\n")
-        after = verified(root, shop.run, workers=1, only=VERDICTS, record=False)
+        after = verify_own(root, shop.run, workers=1, only=VERDICTS, record=False)
     assert before.report.verdicts["ledger"].outcome == "PASS"
     assert after.report.verdicts["ledger"].outcome != "PASS"

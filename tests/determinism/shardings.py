@@ -34,7 +34,7 @@ from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.initial import initial_state
 from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
-from marin.training.step.slices import Layout, unnamed
+from marin.training.step.slices import Layout, without_axis_names
 
 DEVICES = 8
 VOCABULARY = 64
@@ -104,7 +104,7 @@ def main() -> None:
         with jax.enable_x64(True):
             compute_it = jax.jit(made.__call__, out_shardings=(grads, whole, whole, whole))
             found = jax.tree.leaves(compute_it(MINUS_ZERO, placed, *given))
-        parts = [not x.sharding.is_fully_replicated for x in (*jax.tree.leaves(unnamed(placed)), *given)]
+        parts = [not x.sharding.is_fully_replicated for x in (*jax.tree.leaves(without_axis_names(placed)), *given)]
         say(way, found, sum(parts))
 
 

@@ -39,7 +39,7 @@ from marin.plugins.evaluation.harness.model import generation
 from marin.plugins.evaluation.harness.recording import evaluated
 from marin.plugins.evaluation.harness.tasks import read_named
 from marin.plugins.evaluation.recorded.evaluated import numbers
-from marin.plugins.evaluation.recorded.records import Settings, present
+from marin.plugins.evaluation.recorded.records import Settings, current_settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from tests.fidelity.test_folders import LLAMA, shapes
 
@@ -316,7 +316,10 @@ def test_requests_and_numbers(
     shots = None if TASKS[task]["output_type"] == "loglikelihood_rolling" else 1
     wanted = theirs(folder, scorer, tasks, task, num_fewshot=shots)
     compare(
-        KIND, f"{task}, {tokenizer}", lambda: ours(subject, scorer, tasks, task, present(num_fewshot=shots)), wanted
+        KIND,
+        f"{task}, {tokenizer}",
+        lambda: ours(subject, scorer, tasks, task, current_settings(num_fewshot=shots)),
+        wanted,
     )
 
 
@@ -339,7 +342,7 @@ def test_chats(
     folder, subject = subjects["post-processor"]
     chat = {} if turns else {"fewshot_as_multiturn": False}  # what its command line does with a template alone: turns
     wanted = theirs(folder, scorer, tasks, task, num_fewshot=shots, apply_chat_template=True, **chat)
-    settings = present(num_fewshot=shots, chat=True, multiturn=turns)
+    settings = current_settings(num_fewshot=shots, chat=True, multiturn=turns)
     compare(
         KIND,
         f"{task} as a chat, {shots} examples, turns {turns}",
@@ -377,7 +380,9 @@ def test_system_instructions(
         apply_chat_template=chat is not None,
         **turns,
     )
-    settings = present(num_fewshot=shots, system_instruction=SYSTEM, chat=chat is not None, multiturn=bool(chat))
+    settings = current_settings(
+        num_fewshot=shots, system_instruction=SYSTEM, chat=chat is not None, multiturn=bool(chat)
+    )
     name = f"{task} under a system instruction, {template}, turns {chat}"
     compare(KIND, name, lambda: ours(subject, scorer, tasks, task, settings), wanted)
 
@@ -389,7 +394,10 @@ def test_resamples_are_the_harnesss(
     folder, subject = subjects["plain"]
     wanted = theirs(folder, scorer, tasks, "likely", num_fewshot=0)["numbers"]
     compare(
-        KIND, "resamples", lambda: ours(subject, scorer, tasks, "likely", present(num_fewshot=0))["numbers"], wanted
+        KIND,
+        "resamples",
+        lambda: ours(subject, scorer, tasks, "likely", current_settings(num_fewshot=0))["numbers"],
+        wanted,
     )
     recorded = ours(subject, scorer, tasks, "likely", Settings(num_fewshot=0))["numbers"]
     less = theirs(folder, scorer, tasks, "likely", num_fewshot=0, bootstrap_iters=1000)["numbers"]
@@ -403,7 +411,7 @@ def test_rules_of_an_older_release_put_nothing_around_a_text(
     for task in ("choice", "text", "said"):
         recorded = ours(marked, scorer, tasks, task, Settings())
         assert recorded["tokens"] == ours(plain, scorer, tasks, task, Settings())["tokens"]
-        assert recorded["tokens"] != ours(marked, scorer, tasks, task, present())["tokens"]
+        assert recorded["tokens"] != ours(marked, scorer, tasks, task, current_settings())["tokens"]
 
 
 DOCUMENTS: dict[str, list[dict[str, Any]]] = {

@@ -6,7 +6,7 @@ envelope. An ECDSA key on the curve P-256 signs there, and this event says that 
     log.key-vouched/v1   {"algorithm": "ecdsa-p256-sha256", "by": […], "possession": …, "public": …, "use": "attestations"}
 
 ``public`` is the base64 of the key's SubjectPublicKeyInfo, ``by`` the keys that signed the log then, ``possession`` the base64 of
-the key's own signature over ``possession_text``: nobody vouches for a key of somebody else. Such a key signs no checkpoint and no
+the key's own signature over ``possession_text``: nobody vouches for a key of someone else. Such a key signs no checkpoint and no
 event, and no reader of the log believes more for it. Its event is a statement of the log's holder, as good as the signature under
 the log; a proof of it (C2SP tlog-proof) stands alone. Only the writer makes it: a client of the append service cannot.
 

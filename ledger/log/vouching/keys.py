@@ -66,7 +66,7 @@ def load_attestation_key(path: Path, *, passphrase: str | None = None) -> ec.Ell
 
     Raises:
         Unavailable: there is no file, or it cannot be read.
-        Refused: others can read it, it is no such key, or the passphrase is wrong.
+        Refused: others can read it, it is not such a key, or the passphrase is wrong.
     """
     data = read_private(path)
     try:

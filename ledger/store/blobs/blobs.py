@@ -31,7 +31,7 @@ from ledger.storage.port import Storage
 from ledger.store.blobs.hashing import Hashed, hash_bytes, hash_file, hash_stream
 from ledger.store.blobs.partstream import PartStream
 from ledger.store.blobs.quarantine import Quarantine
-from ledger.store.blobs.staging import READ_ONLY, changed, explained, staged, state_of
+from ledger.store.blobs.staging import READ_ONLY, changed, explained, stage_file, state_of
 from ledger.store.layout import BLOBS, PACKED, PACKFILES, STORE, blob_name, packed_name, packfile_name, parts_name
 from ledger.store.packs.packfile import Packfiles, Slice
 from ledger.store.packs.packing import MAX_DEPTH, Chunks, Packed, PieceStream, Planes, expand, parse_packed
@@ -104,7 +104,7 @@ class Blobs:
             if self._base is None:
                 hashed = self._put_remote(path, plain)
             else:
-                with staged(path, Path(self._base, STORE), link=link, plain=plain) as (private, hashed):
+                with stage_file(path, Path(self._base, STORE), link=link, plain=plain) as (private, hashed):
                     self.take(hashed, private)
         if hashed.plain is not None:
             self.put_packed(Chunks(hashed.plain, hashed.size, ((hashed.digest, hashed.size),)))

@@ -21,7 +21,7 @@ def put_chunked(blobs: Blobs, path: Path) -> Hashed:
     """Keep the bytes of a local file as chunks; those that are here already are not written.
 
     Raises:
-        Conflict: somebody wrote to the file meanwhile.
+        Conflict: another process wrote to the file meanwhile.
     """
     blobs.check_writable()
     with explained(path, blobs.where), open(path, "rb") as source:

@@ -88,7 +88,7 @@ def hash_file(stream: BinaryIO, *, into: BinaryIO | None = None, plain: Plain = 
             leaves = _hash_parts(source, size) if into is None else _copy_parts(source, size, into.fileno())
             return _large(size, leaves, None)
         except _Changed:
-            pass  # somebody writes to it, or the system cannot copy by itself: take it as it comes
+            pass  # another process writes to it, or the system cannot copy by itself: take it as it comes
     stream.seek(0)
     if into is not None:
         into.seek(0)

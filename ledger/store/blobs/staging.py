@@ -21,11 +21,11 @@ READ_ONLY: Final = 0o444
 
 
 @contextmanager
-def staged(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
+def stage_file(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
     """A private file in ``folder`` with the bytes of ``path`` (or, for ``link``, sharing them), and what they hash to.
 
     Raises:
-        Conflict: somebody wrote to the file meanwhile.
+        Conflict: another process wrote to the file meanwhile.
     """
     folder.mkdir(parents=True, exist_ok=True)
     private = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
@@ -60,7 +60,7 @@ def _check_unchanged(path: Path, source: BinaryIO, before: tuple[int, ...]) -> N
 
 
 def state_of(stream: BinaryIO) -> tuple[int, ...]:
-    """What the system says of an open file; another answer later means that somebody wrote to it."""
+    """What the system says of an open file; another answer later means that another process wrote to it."""
     status = os.fstat(stream.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 

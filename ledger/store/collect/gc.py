@@ -6,7 +6,7 @@ Kept: every digest in ``roots`` (for a tree, its files), whatever was put or put
 and whatever was put since the oldest living lease began. A young tree keeps its files, whatever their age.
 
 The rest goes to ``store/quarantine/<seconds since 1970>/``, by renaming. A later run deletes what has been there for
-``min_age``, unless it has been named meanwhile: then it comes back, as it does when somebody asks for it or puts it
+``min_age``, unless it has been named meanwhile: then it comes back, as it does when a user asks for it or puts it
 again. So a put that races a collection, an event that arrives late or a clock that jumps ahead loses no bytes: two runs
 and the minimum age stand between a blob and its end. With ``min_age=0`` the last minute still counts as young.
 
@@ -311,7 +311,7 @@ class _Collection:
     def _move(self, name: str, to: str) -> None:
         if self._dry_run:
             return
-        with suppress(NotFound):  # gone meanwhile: somebody brought it back
+        with suppress(NotFound):  # gone meanwhile: another process brought it back
             if not name.startswith(layout.QUARANTINE) or not self._storage.exists(to):
                 self._storage.rename(name, to)
             else:

@@ -1,4 +1,4 @@
-"""Pins: artifacts that are kept although nothing in the ledger names them, until somebody takes the pin away.
+"""Pins: artifacts that are kept although nothing in the ledger names them, until a user takes the pin away.
 
 A pin is a file in the store, ``store/pins/<64 hex>.json``, canonical JSON with the digest and the reason. It is a wish
 and no evidence: what must be kept for ever is named by an event.

@@ -53,7 +53,7 @@ def scan(folder: Path) -> list[ScannedFile]:
         raise StorageFailed(
             "could not read a folder", where=str(error.filename or folder), found=str(error.strerror)
         ) from error
-    found.sort(key=_path)  # by code points, which is the order of their UTF-8; what is no UTF-8 is refused later
+    found.sort(key=_path)  # by code points, which is the order of their UTF-8; what is not UTF-8 is refused later
     return found
 
 

@@ -127,7 +127,7 @@ class Slices:
             try:
                 descriptor = os.open(path, _READ)
                 try:
-                    # One that somebody shortens meanwhile ends this process, and the caller does its work.
+                    # One that another process shortens ends this process, and the caller does its work.
                     packfile = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
                 finally:
                     os.close(descriptor)

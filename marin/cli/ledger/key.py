@@ -319,9 +319,9 @@ def attested(folder: Path, vkeys: tuple[str, ...], as_json: bool) -> None:
     Examples:
       marin ledger key attested for-rekor/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.provenance.plugins import named  # here: other commands of keys read no attestations
+    from marin.provenance.plugins import load_plugin  # here: other commands of keys read no attestations
 
-    judge = named("marin.documents", "rekor", "marin ledger key attested")
+    judge = load_plugin("marin.documents", "rekor", "marin ledger key attested")
     vouched, payloads, known = judge(folder, [parse_vkey(text) for text in vkeys])
     if as_json:
         told = {"origin": vouched.origin, "index": vouched.index, "attestations": len(payloads), "log": list(known)}

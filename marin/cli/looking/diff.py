@@ -10,7 +10,7 @@ from ledger import LedgerError
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_table, say_folded, shortened
 from marin.history.table.comparable import beside
-from marin.process.text import written
+from marin.process.text import number_text
 from marin.process.waiting import waiting
 from marin.provenance.extras import absent
 
@@ -108,7 +108,7 @@ def print_outcomes(runs: Sequence[Run]) -> None:
     rows = [
         [
             name,
-            *("" if value is None else written(value) for value in values),
+            *("" if value is None else number_text(value) for value in values),
             ", ".join(filter(None, (_change(values), *beside(other, one, name)))),
         ]
         for name, values in outcomes(runs).items()

@@ -63,11 +63,11 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
 def print_sweeps(root: Root, *, as_json: bool) -> None:
     """Every sweep: how many of its runs there are, and what differs among them."""
     from marin.history.table.sweeps import sweeps
-    from marin.history.table.varied import varied
+    from marin.history.table.varied import key_differences
 
     history = root.history()
     recipes = {fact.body.run: fact.body.recipe for fact in started_runs(history)}
-    rows = [(one, varied({run: recipes[run] for run in one.runs})) for one in sweeps(history)]
+    rows = [(one, key_differences({run: recipes[run] for run in one.runs})) for one in sweeps(history)]
     if as_json:
         print_json(
             [

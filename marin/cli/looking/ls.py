@@ -21,13 +21,13 @@ from marin.history.run import Run
 from marin.history.runs import load
 from marin.history.table.machine import rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
-from marin.history.table.query import chosen, in_order
+from marin.history.table.query import in_order, matching_rows
 from marin.history.table.rows import Column, Row, Table
 from marin.history.table.underway import Underway, underway
-from marin.history.table.varied import varied
+from marin.history.table.varied import key_differences
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
-from marin.record.verdicts import described, passed_as
+from marin.record.verdicts import passed_as, verdict_line
 
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
 """What is shown without being asked for; what differs among the runs stands before the loss. How far a run has come stands
@@ -148,7 +148,7 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
             for run in (list(summaries.values()) if some else list(summaries.values())[-listing.limit :])
         ]
     )
-    rows = chosen(table, listing.filters)
+    rows = matching_rows(table, listing.filters)
     count = len(rows) if some else len(summaries)
     if listing.sort is not None:
         rows = in_order(table, rows, listing.sort)
@@ -235,7 +235,7 @@ def _print_as_json(
     outputs: dict[str, dict[str, str]] = {}
     for made in catalog.results():
         outputs.setdefault(made.run, {})[made.step] = made.digest
-    differs = varied({row.run: row.recipe for row in rows}).values
+    differs = key_differences({row.run: row.recipe for row in rows}).values
     print_json(
         [
             {
@@ -261,7 +261,7 @@ def _print_as_json(
 
 
 def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, float], twin: str) -> Row:
-    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable, by=run.claimed_by)
+    verdict = passed_as(twin) if twin else verdict_line(run.verdicts, run.claimed, run.answerable, by=run.claimed_by)
     judged = run.status == "completed" or run.verdicts or run.claimed
     own = {
         "run": run.run,
@@ -306,7 +306,7 @@ def summarize(view: Run) -> dict[str, object]:
 def verdict(view: Run, twin: str = "", *, by: str = "") -> str:
     """What was found of a run in a word or two, or of its verified ``twin``; ``by``: who claims what this user did not find."""
     claimed = view.claimed[-1].body.verdicts if view.claimed else None
-    return passed_as(twin) if twin else described(view.verdict, claimed, view.answerable, by=by)
+    return passed_as(twin) if twin else verdict_line(view.verdict, claimed, view.answerable, by=by)
 
 
 def _number(value: float | None) -> str:

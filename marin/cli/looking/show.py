@@ -34,8 +34,8 @@ from marin.history.table.machine import rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.underway import underway
 from marin.kinds.families.experiment import ExperimentRegistered
-from marin.process.text import visible_json, written
-from marin.provenance.plugins import named
+from marin.process.text import number_text, visible_json
+from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import objective_plugins
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -248,7 +248,7 @@ def _show_run(root: Root, view: Run) -> None:
     print_table(("step", "time", "kind", "size", "digest", ""), rows, empty="no step has a result yet")
     if view.metrics:
         say()
-        print_fields([(name, written(value)) for name, value in view.metrics.items()])
+        print_fields([(name, number_text(value)) for name, value in view.metrics.items()])
     if texts := sampled_texts(root, view.run):
         say()
         print_table(("before step", "prompt", "what it said"), [(str(step), *rest) for step, *rest in texts], empty="")
@@ -330,7 +330,7 @@ def _show_completions(root: Root, view: Run, step: int, *, as_json: bool) -> Non
             cure=f"`marin show {view.run}` lists them; completions are known once they are drawn",
         )
     digest, store = batches[step], root.store()
-    texts = named(*point, "objective").completion_texts(recipe, store, store.read(digest))
+    texts = load_plugin(*point, "objective").completion_texts(recipe, store, store.read(digest))
     if as_json:
         shown = [dict(zip(("prompt", "completion", "reward"), one, strict=True)) for one in texts]
         print_json({"run": view.run, "step": step, "digest": digest, "completions": shown})

@@ -119,7 +119,7 @@ def bring_stages(
         loading.enter_context(interruption.shield())
         from marin.errors import Paused
         from marin.execution.executor import run_stage, stopped_before
-        from marin.pipeline.gathering import gathered
+        from marin.pipeline.gathering import with_documents
         from marin.pipeline.stages import PIPELINE
         from marin.process.arithmetic import apply, check
         from marin.recipe.params import load_params
@@ -148,7 +148,7 @@ def bring_stages(
 
         try:
             loading.close()  # a signal that came meanwhile is raised here, where the run can say so
-            recipe = gathered(root, recipe)
+            recipe = with_documents(root, recipe)
             if "train" in names:
                 check(recipe, execution)
             if len(names) > 1:

@@ -131,7 +131,7 @@ def train(options: TrainOptions) -> None:
     execution = options.machine.execution()
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
-    from marin.recipe.form.schedule import cut
+    from marin.recipe.form.schedule import too_long
     from marin.recipe.objective import check_verdict
     from marin.recipe.search import searches
 
@@ -190,7 +190,7 @@ def train(options: TrainOptions) -> None:
         for one in composed:
             check_devices(one.recipe, execution)
             _check_companions(root, one.recipe)
-            if not options.dry_run and (words := cut(one.recipe)):
+            if not options.dry_run and (words := too_long(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
         if options.dry_run:
             _forecast(root, composed, options, execution, asked)
@@ -298,16 +298,16 @@ def _check_adapted(composed: Sequence[Composed]) -> None:
 
 def _seeded(root: Root, composed: Composed) -> Composed:
     """The recipe with the seed that was drawn for it, where it says ``seed: null``."""
-    from marin.execution.seeds import settled
+    from marin.execution.seeds import with_seed
 
-    return replace(composed, recipe=settled(root, composed.recipe))
+    return replace(composed, recipe=with_seed(root, composed.recipe))
 
 
 def _gathered(root: Root, composed: Composed) -> Composed:
     """The recipe with the collection that its sources give, where it names sources."""
-    from marin.pipeline.gathering import gathered
+    from marin.pipeline.gathering import with_documents
 
-    return replace(composed, recipe=gathered(root, composed.recipe))
+    return replace(composed, recipe=with_documents(root, composed.recipe))
 
 
 def within_epochs(root: Root, composed: Composed, execution: Execution) -> Composed:
@@ -444,10 +444,10 @@ def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str 
     """The recipe with the prompts and the reward of a user's files."""
     from msgspec.structs import replace as with_values
 
-    from marin.provenance.plugins import named
+    from marin.provenance.plugins import load_plugin
     from marin.recipe.objective import OBJECTIVES
 
-    plugin, recipe = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward"), composed.recipe
+    plugin, recipe = load_plugin(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward"), composed.recipe
     if reward is not None and reward.startswith("run:") and recipe.objective is not None:
         judged = with_values(recipe.objective, reward="judge", judge=_judge(root, recipe, reward))
         recipe, reward = with_values(recipe, objective=judged), None
@@ -488,7 +488,7 @@ def _train(
         from marin.graph.execution.loop import Options, execute_graph
         from marin.graph.recipes import pipeline_graph
         from marin.history import runs
-        from marin.history.table.varied import varied
+        from marin.history.table.varied import key_differences
         from marin.recipe.schema import digest, recorded
 
     together = {digest(one.recipe): recorded(one.recipe) for one in composed}
@@ -501,7 +501,7 @@ def _train(
             max_concurrent=max_concurrent,
             execution=execution,
             sweep=list(together) if len(together) > 1 else (),
-            varied=varied(together).keys,
+            varied=key_differences(together).keys,
         ),
     )
     history = root.history()
@@ -540,7 +540,7 @@ def _forecast(
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.provenance.code import code_folder
-    from marin.provenance.plugins import loaded
+    from marin.provenance.plugins import load_plugins
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
     from marin.recipe.form.schedule import in_words, schedule_of
@@ -560,7 +560,7 @@ def _forecast(
         )
         compiled, told = None, ""
         # A plugin may know better than the rule of conf/prices.yaml: a compiler that says what the program would take.
-        for _, refine in loaded("marin.forecasts"):
+        for _, refine in load_plugins("marin.forecasts"):
             found, compiled, told = refine(found, one.recipe, prices, device, **on)
         everything += found
         if options.as_json:

@@ -14,11 +14,11 @@ from marin.cli.sharing.shapes import MODEL, Shape, Values, Written
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
-from marin.provenance.plugins import loaded
+from marin.provenance.plugins import load_plugins
 from marin.record import outputs
 from marin.record.root import Root, open_root
 
-SHAPES: tuple[Shape, ...] = tuple(shape for _, shape in loaded("marin.exports"))
+SHAPES: tuple[Shape, ...] = tuple(shape for _, shape in load_plugins("marin.exports"))
 """What plugins can write."""
 
 Folder = click.Path(file_okay=False, path_type=Path)

@@ -30,8 +30,8 @@ from marin.record.attestation import PAGES
 from marin.record.events import STEPS
 from marin.record.trust.homes import VKEY
 from marin.record.verdicts import NAMES, SHOWN
-from marin.verify.derivation.claims import counted, grouped
-from marin.verify.verdict import Report, Verdict, judged
+from marin.verify.derivation.claims import count_claims, group_claims
+from marin.verify.verdict import Report, Verdict, judge_safely
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -286,7 +286,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     foreign = mine is None
     if foreign and (options.stop or options.back):
         word = "--back" if options.back else "--stop"
-        raise plugins.named(*FOLLOWER, word).no_key(word, open_root(), "no key of yours")
+        raise plugins.load_plugin(*FOLLOWER, word).no_key(word, open_root(), "no key of yours")
     if foreign and told is None and not allowed.unconfined:
         refuse_outside(options.address, options.at_commit, options.by)
         limits = Limits(int((options.memory or physical_memory() / GIB) * GIB), int(options.hours * 3600))
@@ -322,7 +322,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if options.bundle is not None:
         check_alone(ctx, "--bundle")
-        verify_bundle = plugins.named(DOCUMENTS, "bundle", "--bundle")
+        verify_bundle = plugins.load_plugin(DOCUMENTS, "bundle", "--bundle")
         if told is not None:
             remarks = sealed.enter(told)[0].lines()
         mine_to_ask = sources(options.policy).policy
@@ -335,7 +335,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         return
     if told is not None:
         held, own = sealed.enter(told)
-        root, remarks = sealed.untouched(open_root()), held.lines()
+        root, remarks = sealed.read_only_root(open_root()), held.lines()
     else:
         root = mine or open_root()
         own = None if options.no_record else own_root(root, mine is not None, options.record_in)
@@ -392,7 +392,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:
             finish(ctx, known, verification.run, html=options.html, as_json=options.as_json)
-        verify_at_commit = plugins.named("marin.judges", "commit", "--at-commit")
+        verify_at_commit = plugins.load_plugin("marin.judges", "commit", "--at-commit")
         ctx.exit(
             verify_at_commit(
                 verification.environment,
@@ -474,7 +474,7 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     Raises:
         UsageError: nothing could record what is established, or the training is not ours to stop.
     """
-    follower = plugins.named(*FOLLOWER, "--follow")
+    follower = plugins.load_plugin(*FOLLOWER, "--follow")
     if options.own is None:
         raise UsageError(
             "what a follower establishes is recorded, and there is no log for it",
@@ -494,7 +494,7 @@ def site_judge(place: str) -> Callable[[ledger.Storage, Sequence[ledger.Verifier
     storage = ledger.open_storage(place)
     if storage.exists(VKEY) or not any(map(storage.exists, OF_A_SITE)):
         return None
-    found: Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] = plugins.named(
+    found: Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] = plugins.load_plugin(
         DOCUMENTS, "site", "a site"
     )
     return found
@@ -505,8 +505,8 @@ def judged_pages(verification: Verification, page: str) -> Verdict | None:
     read, run = verification.read, verification.run.run
     if not any(verification.root.storage.exists(name) for name in (PAGES, f"{RUNS}/{run}/{FRONT}")):
         return None
-    judge = plugins.named("marin.judges", "pages", "the pages of a publication")
-    return judged(lambda: judge(verification.root, run, read.reader, read.history, page))
+    judge = plugins.load_plugin("marin.judges", "pages", "the pages of a publication")
+    return judge_safely(lambda: judge(verification.root, run, read.reader, read.history, page))
 
 
 def check_alone(ctx: click.Context, what: str) -> None:
@@ -534,7 +534,7 @@ def _judged_alone(
 
     name = "dossier" if unlearning is None else "certificate"
     judge: Callable[[Path | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
-        plugins.named(DOCUMENTS, name, f"marin verify, a {name}")
+        plugins.load_plugin(DOCUMENTS, name, f"marin verify, a {name}")
     )
     return judge(dossier if unlearning is None else unlearning, keys, sources(policy).policy)
 
@@ -621,7 +621,7 @@ def finish(
         print_report(report, details=bool(ctx.find_root().params.get("verbose")))
     if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
         with waiting("drawing the page of this verification"):
-            plugins.named("marin.pages", "verification", "--html")(html, report, run, log)
+            plugins.load_plugin("marin.pages", "verification", "--html")(html, report, run, log)
     ctx.exit(report.exit_code())
 
 
@@ -661,8 +661,8 @@ def print_report(report: Report, *, details: bool = True) -> None:
     if report.explanation is not None:
         for line in report.explanation.lines:
             say(f"explained: {line}")
-    short = [] if details else counted(report.claims)
-    for heading, sentences in grouped(report.claims):
+    short = [] if details else count_claims(report.claims)
+    for heading, sentences in group_claims(report.claims):
         if heading in dict(short):
             continue
         say()

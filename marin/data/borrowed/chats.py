@@ -42,7 +42,7 @@ def model_template(recipe: Recipe, folder: Path) -> ChatTemplate:
     with the tokenizer in ``folder``, as transformers takes it from an exported folder.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
     brought = None if as_recorded(recipe) or has_conversations(recipe) else template_in(folder)
     return brought or template_of(recipe.dataset, special_tokens(folder))

@@ -20,24 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from marin.data import tokenizer
 from marin.data.borrowed import ranks, reference
-from marin.data.tokenizer import (
-    CALL,
-    CONFIG,
-    END_OF_TEXT,
-    FILE,
-    NAMED,
-    SPECIAL_MAP,
-    Tokenizer,
-    open_tokenizer,
-    read_settings,
-    switched_on,
-)
 from marin.errors import UsageError
 
 logger = logging.getLogger(__name__)
 
-FILES = (FILE, CONFIG, SPECIAL_MAP, "chat_template.jinja")
+FILES = (tokenizer.FILE, tokenizer.CONFIG, tokenizer.SPECIAL_MAP, "chat_template.jinja")
 """What the step ``tokenizer`` may keep."""
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names under which GPT-2's vocabulary and merges are found."""
@@ -49,7 +38,7 @@ GENERAL = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that take ``tokenizer.json`` as it is."""
 _NEUTRAL = frozenset(
     {
-        *NAMED,
+        *tokenizer.NAMED,
         "tokenizer_class",
         "additional_special_tokens",
         "clean_up_tokenization_spaces",
@@ -97,17 +86,17 @@ def borrow(folder: Path, target: Path) -> Borrowed:
     if end is None:
         raise UsageError(
             "a tokenizer that does not say what ends a text",
-            where=str(folder / CONFIG),
-            expected=f"eos_token, or a token {END_OF_TEXT}",
+            where=str(folder / tokenizer.CONFIG),
+            expected=f"eos_token, or a token {tokenizer.END_OF_TEXT}",
             found="none",
-            cure=f"name it in {CONFIG}",
+            cure=f"name it in {tokenizer.CONFIG}",
         )
     begin = found.special.id("bos_token")
     return Borrowed(found.get_vocab_size(), found.rows, end if begin is None else begin, end)
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Path]:
+def kept_folder(folder: Path) -> Iterator[Path]:
     """A folder with the tokenizer of ``folder`` in the form in which it is kept: itself where it has that form.
 
     Raises:
@@ -121,7 +110,7 @@ def opened(folder: Path) -> Iterator[Path]:
         yield Path(base)
 
 
-def keep(folder: Path, target: Path) -> Tokenizer:
+def keep(folder: Path, target: Path) -> tokenizer.Tokenizer:
     """Write the tokenizer of ``folder`` into the empty folder ``target``, whether or not it says what ends a text.
 
     Raises:
@@ -131,30 +120,34 @@ def keep(folder: Path, target: Path) -> Tokenizer:
         for name in FILES:
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, target / name)
-        return open_tokenizer(target)
-    config = read_settings(folder / CONFIG, UsageError)
+        return tokenizer.open_tokenizer(target)
+    config = tokenizer.read_settings(folder / tokenizer.CONFIG, UsageError)
     made = None if _has_class(folder, config) else _content(folder)
     if (folder / "chat_template.jinja").is_file():
         shutil.copyfile(folder / "chat_template.jinja", target / "chat_template.jinja")
     if made is not None:
         content, named = made
-        (target / FILE).write_text(content + "\n", encoding="utf-8")
-        given = {name: config[name] for name in (*NAMED, "additional_special_tokens") if config.get(name) is not None}
+        (target / tokenizer.FILE).write_text(content + "\n", encoding="utf-8")
+        given = {
+            name: config[name]
+            for name in (*tokenizer.NAMED, "additional_special_tokens")
+            if config.get(name) is not None
+        }
         _write(target, {**named, **given}, config)
         if not given:
-            return open_tokenizer(target)
+            return tokenizer.open_tokenizer(target)
         with TemporaryDirectory(prefix="marin-tokenizer-") as base:  # tokens that the config adds
             shutil.copytree(target, base, dirs_exist_ok=True)
             return _by_reference(Path(base), target, {**config, **named})
     return _by_reference(folder, target, config)
 
 
-def _by_reference(folder: Path, target: Path, config: Mapping[str, Any]) -> Tokenizer:
+def _by_reference(folder: Path, target: Path, config: Mapping[str, Any]) -> tokenizer.Tokenizer:
     """As transformers reads the folder, written to ``target``."""
     _check_paths(folder, config)
-    before = (folder / FILE).read_bytes() if (folder / FILE).is_file() else None
-    if before is not None and (settings := switched_on(before, where=str(folder / FILE))):
-        logger.warning("%s: %s: settings of a call, switched off", folder / FILE, " and ".join(settings))
+    before = (folder / tokenizer.FILE).read_bytes() if (folder / tokenizer.FILE).is_file() else None
+    if before is not None and (settings := tokenizer.switched_on(before, where=str(folder / tokenizer.FILE))):
+        logger.warning("%s: %s: settings of a call, switched off", folder / tokenizer.FILE, " and ".join(settings))
     with TemporaryDirectory(prefix="marin-tokenizer-") as base:
         for name in WANTED:
             if (folder / name).is_file() and "/" not in name:
@@ -165,10 +158,10 @@ def _by_reference(folder: Path, target: Path, config: Mapping[str, Any]) -> Toke
     content = (read.tokenizer + "\n").encode()
     if before is not None and _same(before, content):
         content = before
-    (target / FILE).write_bytes(content)
+    (target / tokenizer.FILE).write_bytes(content)
     named = dict(read.named)
-    if "eos_token" not in named and f'"{END_OF_TEXT}"' in read.tokenizer:
-        named["eos_token"] = END_OF_TEXT
+    if "eos_token" not in named and f'"{tokenizer.END_OF_TEXT}"' in read.tokenizer:
+        named["eos_token"] = tokenizer.END_OF_TEXT
     usual = {name: text for name, text in named.items() if name.endswith("_token")}
     others = {name: text for name, text in named.items() if name not in usual}
     kept = {
@@ -181,13 +174,13 @@ def _by_reference(folder: Path, target: Path, config: Mapping[str, Any]) -> Toke
         **({"fix_mistral_regex": False} if read.size > MOST_UNASKED else {}),
     }
     _write(target, kept, config)
-    return open_tokenizer(target)
+    return tokenizer.open_tokenizer(target)
 
 
 def _write(target: Path, settings: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     carried = {name: config[name] for name in _CARRIED if config.get(name) is not None}
     own = {"tokenizer_class": GENERAL[0], **carried, **settings}
-    (target / CONFIG).write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (target / tokenizer.CONFIG).write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _as_it_is(folder: Path) -> bool:
@@ -196,21 +189,21 @@ def _as_it_is(folder: Path) -> bool:
     Raises:
         DataError: it is not one, or draws by chance.
     """
-    path = folder / FILE
-    if not path.is_file() or not (folder / CONFIG).is_file():
+    path = folder / tokenizer.FILE
+    if not path.is_file() or not (folder / tokenizer.CONFIG).is_file():
         return False
-    if (folder / SPECIAL_MAP).is_file() or (folder / "added_tokens.json").is_file():
+    if (folder / tokenizer.SPECIAL_MAP).is_file() or (folder / "added_tokens.json").is_file():
         return False
-    config = read_settings(folder / CONFIG, UsageError)
+    config = tokenizer.read_settings(folder / tokenizer.CONFIG, UsageError)
     own = {name for name in config if not name.endswith("_token")}
     if config.get("tokenizer_class") not in GENERAL or not own <= _NEUTRAL:
         return False
-    if (folder / MODEL).is_file() and read_settings(folder / MODEL, UsageError).get(
+    if (folder / MODEL).is_file() and tokenizer.read_settings(folder / MODEL, UsageError).get(
         "model_type", ""
     ) not in _SAME_CLASS:
         return False
     data = path.read_bytes()
-    if switched_on(data, where=str(path)):
+    if tokenizer.switched_on(data, where=str(path)):
         return False
     found = json.loads(data)
     added = found.get("added_tokens") or []
@@ -225,14 +218,14 @@ def _as_it_is(folder: Path) -> bool:
 def _same(before: bytes, after: bytes) -> bool:
     """Whether both are one tokenizer without settings of a call."""
     mine, theirs = json.loads(before), json.loads(after)
-    return bool(mine == theirs) and all(mine.get(name) is None for name in CALL)
+    return bool(mine == theirs) and all(mine.get(name) is None for name in tokenizer.CALL)
 
 
 def _has_class(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether transformers has a class for the folder, or its file is all that it needs."""
-    model = read_settings(folder / MODEL, UsageError) if (folder / MODEL).is_file() else {}
+    model = tokenizer.read_settings(folder / MODEL, UsageError) if (folder / MODEL).is_file() else {}
     named = config.get("tokenizer_class") or model.get("tokenizer_class") or model.get("model_type")
-    return (folder / FILE).is_file() or bool(named)
+    return (folder / tokenizer.FILE).is_file() or bool(named)
 
 
 def _check_paths(folder: Path, config: Mapping[str, Any]) -> None:
@@ -243,10 +236,10 @@ def _check_paths(folder: Path, config: Mapping[str, Any]) -> None:
         ):
             raise UsageError(
                 "a tokenizer's settings name what is not in its folder",
-                where=f"{folder / CONFIG}: {name}",
+                where=f"{folder / tokenizer.CONFIG}: {name}",
                 expected="files of the folder by their own names",
                 found=str(value)[:80],
-                cure=f"remove it from {CONFIG}",
+                cure=f"remove it from {tokenizer.CONFIG}",
             )
 
 
@@ -255,11 +248,11 @@ def _content(folder: Path) -> tuple[str, dict[str, str]]:
     pair = next((pair for pair in PAIRS if all((folder / name).is_file() for name in pair)), None)
     if pair is not None:
         content, has_end = _of_pair(folder, *pair)
-        return content, dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT) if has_end else {}
+        return content, dict.fromkeys(("bos_token", "eos_token", "unk_token"), tokenizer.END_OF_TEXT) if has_end else {}
     name = next((name for name in ranks.NAMES if (folder / name).is_file()), None)
     if name is not None:
         return ranks.llama(folder / name), {"bos_token": ranks.BEGIN, "eos_token": ranks.END}
-    names = " or ".join([FILE, *(" with ".join(pair) for pair in PAIRS), *ranks.NAMES[:2]])
+    names = " or ".join([tokenizer.FILE, *(" with ".join(pair) for pair in PAIRS), *ranks.NAMES[:2]])
     raise UsageError(
         "a folder without a tokenizer",
         where=str(folder),
@@ -287,7 +280,7 @@ def _of_pair(folder: Path, vocabulary: str, merges: str) -> tuple[str, bool]:
         ) from None
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     made.decoder = decoders.ByteLevel()
-    has_end = made.token_to_id(END_OF_TEXT) is not None
+    has_end = made.token_to_id(tokenizer.END_OF_TEXT) is not None
     if has_end:
-        made.add_special_tokens([AddedToken(END_OF_TEXT, normalized=False, special=True)])
+        made.add_special_tokens([AddedToken(tokenizer.END_OF_TEXT, normalized=False, special=True)])
     return str(made.to_str(pretty=True)), has_end

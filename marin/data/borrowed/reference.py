@@ -59,7 +59,7 @@ def read(folder: Path, *, where: str) -> Read:
     """What transformers makes of the tokenizer in ``folder``.
 
     Raises:
-        UsageError: it makes nothing of it, or what is no tokenizer of the library ``tokenizers``.
+        UsageError: it makes nothing of it, or what is not a tokenizer of the library ``tokenizers``.
     """
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     with TemporaryDirectory(prefix="marin-tokenizer-") as base:
@@ -106,7 +106,7 @@ def answer_of(folder: Path) -> dict[str, Any]:
     """In the process of its own: the answer as JSON has it."""
     try:
         return _tokenizer_parts(folder)
-    except BaseException as error:  # a folder from elsewhere, and the library's panics are no Exception
+    except BaseException as error:  # a folder from elsewhere, and the library's panics are not Exception
         return {"refused": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 

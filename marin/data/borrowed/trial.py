@@ -54,7 +54,7 @@ def check(data: bytes, *, where: str) -> None:
     """Refuse a ``tokenizer.json`` that ends the process which opens it.
 
     Raises:
-        DataError: it does, or is no tokenizer.
+        DataError: it does, or is not a tokenizer.
         Unavailable: this machine did not let it come to an end.
     """
     switched_on(data, where=where, as_recorded=True)

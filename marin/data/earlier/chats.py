@@ -48,7 +48,7 @@ class EarlierTemplate:
     """A compiled template.
 
     Raises:
-        UsageError: it is no template.
+        UsageError: it is not a template.
     """
 
     def __init__(self, text: str, *, where: str) -> None:
@@ -174,7 +174,7 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
     """The messages of a conversation, each with a known role and something to say.
 
     Raises:
-        NoConversation: it is no list of messages, a role is unknown, nothing is said, or the assistant says nothing.
+        NoConversation: it is not a list of messages, a role is unknown, nothing is said, or the assistant says nothing.
     """
     if not isinstance(messages, list) or not messages:
         found = "nothing" if messages is None else type(messages).__name__

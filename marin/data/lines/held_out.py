@@ -27,7 +27,7 @@ def held_out_of_all(out: Path, parts: Sequence[str], train: SplitCount, *, leave
     found = SplitCount(0, 0)
     for name in parts:
         split = out / PARTS / f"{name}.jsonl"
-        one = without(split, texts, leave_out=leave_out, where=f"dataset.parts.{name}")
+        one = count_held_out(split, texts, leave_out=leave_out, where=f"dataset.parts.{name}")
         found = SplitCount(found.documents + one.documents, found.text_bytes + one.text_bytes)
     if leave_out:
         train = SplitCount(train.documents - found.documents, train.text_bytes - found.text_bytes)
@@ -46,7 +46,7 @@ def texts_of(split: Path) -> frozenset[bytes]:
     return frozenset(map(_text_digest, read_texts(split)))
 
 
-def without(split: Path, texts: frozenset[bytes], *, leave_out: bool, where: str) -> SplitCount:
+def count_held_out(split: Path, texts: frozenset[bytes], *, leave_out: bool, where: str) -> SplitCount:
     """How much of the train ``split`` has one of these ``texts``; with ``leave_out`` it is not there afterwards.
 
     Raises:

@@ -39,7 +39,7 @@ def parse(address: str) -> tuple[Repository, str]:
     """The repository of ``hf:[datasets/]OWNER/NAME@COMMIT[/PATH]``, and the path.
 
     Raises:
-        UsageError: it is no such address.
+        UsageError: it is not such an address.
     """
     found = _ADDRESS.match(address)
     if found is None:

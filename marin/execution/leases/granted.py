@@ -40,7 +40,6 @@ class GrantedLease(Unleased):
         return self._held.is_held(self._step)
 
     def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
-        """See :class:`Unleased`."""
         return self.is_free() and super().begin(batch, still)
 
     def check(self) -> None:
@@ -49,7 +48,6 @@ class GrantedLease(Unleased):
             self.ask()
 
     def ask(self) -> None:
-        """See :class:`Unleased`."""
         if not self.is_free():
             raise lost(self._step)
 

@@ -22,7 +22,7 @@ _PATIENCE = 1.0
 
 class HeldLeases:
     """The leases of ``claimant``. ``follow`` brings up to date what else is decided by the log, each time after the leases
-    are: of a lease that somebody released, the result is seen then.
+    are: of a lease that another released, the result is seen then.
 
     One thread uses this. Another one, the keeper, renews what is held, whatever the first is doing; it reads the log for
     itself, so that what the first one knows changes only when it asks.
@@ -62,7 +62,7 @@ class HeldLeases:
         return step not in self._lost and self._leases.is_of(self.claimant, step)
 
     def take(self, steps: Mapping[str, str], before: Sequence[Draft] = (), after: Sequence[Draft] = ()) -> bool:
-        """Take the leases on ``steps`` (names by identity), in one batch with these events; False when somebody was faster:
+        """Take the leases on ``steps`` (names by identity), in one batch with these events; False when another was faster:
         :meth:`catch_up`, and decide anew. Nobody :meth:`rival` may hold one of them.
 
         Raises:
@@ -98,7 +98,7 @@ class HeldLeases:
             try:
                 return self._append([*drafts, self.release(steps)])[: len(drafts)]
             except OutOfSequence:
-                self.catch_up()  # somebody has taken or released a lease meanwhile
+                self.catch_up()  # another executor has taken or released a lease meanwhile
         return None
 
     def stop(self) -> None:

@@ -99,7 +99,7 @@ class Leases:
         self.length = seq + 1
         try:
             return self._seen(kind, body, at, where=f"event {seq} of {LEASES}")
-        except MarinError as error:  # in a log of somebody else's: it keeps nothing from anybody
+        except MarinError as error:  # in a log of someone else's: it keeps nothing from anybody
             log.warning("%s", error)
             return set()
 

@@ -43,7 +43,7 @@ class Unleased:
     def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
         """Record the beginning of the step, with its lease: ``batch``, whose last event it is (none, where another process is to
         execute it under this lease). ``still`` says by what the log holds now whether the step is to be executed; it is
-        told whether somebody had the lease meanwhile. False: it is not, or another executor has it."""
+        told whether another had the lease meanwhile. False: it is not, or another executor has it."""
         self._root.append(batch)
         self._begin()
         return True
@@ -69,7 +69,7 @@ class Unleased:
             try:
                 return self._root.append(batch)
             except OutOfSequence:
-                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
+                continue  # another executor has taken or released a lease meanwhile: the batch is made anew
         return ()
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Unleased:
 
 
 class Grant(Protocol):
-    """A lease that somebody else holds for the process of a step."""
+    """A lease that another process holds for the process of a step."""
 
     def lease(self, root: Root) -> Unleased:
         """As the process of the step has it."""
@@ -108,7 +108,6 @@ class StepLease(Unleased):
         self._held, self._identity, self._step = held, identity, step
 
     def is_free(self) -> bool:
-        """See :class:`Unleased`."""
         self._held.catch_up()
         return self._held.rival(self._identity) is None
 
@@ -147,7 +146,6 @@ class StepLease(Unleased):
         self._check()
 
     def ask(self) -> None:
-        """See :class:`Unleased`."""
         if self.begun:
             self._held.catch_up()
         self._check()
@@ -157,7 +155,6 @@ class StepLease(Unleased):
             raise lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """See :class:`Unleased`."""
         self.stop()
         self._held.catch_up()
         if not self._held.is_held(self._identity):
@@ -166,11 +163,9 @@ class StepLease(Unleased):
         return [*drafts, self._held.release([self._identity])]
 
     def stop(self) -> None:
-        """See :class:`Unleased`."""
         self._held.stop()
 
     def wait(self) -> None:
-        """See :class:`Unleased`."""
         told = ""
         while not self.is_free():
             if (rival := self._held.rival(self._identity)) is not None and told != rival.executor:

@@ -71,7 +71,7 @@ class LedgerJournal:
             try:
                 (receipt,) = self._root.append([Draft(kind, stream, events.write(body), expect_seq=length)])
             except OutOfSequence:
-                length = None  # somebody has written there: perhaps who has the lease now
+                length = None  # another process has written there: perhaps the one with the lease
                 continue
             self._lengths[stream] = receipt.seq + 1
             return receipt.index

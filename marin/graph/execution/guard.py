@@ -167,7 +167,7 @@ def _writes_outside(address: str, path: str) -> WritesOutside:
 
 
 def _process_failed(address: str, error: subprocess.CalledProcessError) -> StepFailed:
-    """A child process that the kernel kept from writing says so in its own words, if somebody kept them."""
+    """A child process that the kernel kept from writing says so in its own words, if they were kept."""
     told = error.stderr or error.output or b""
     words = (told if isinstance(told, str) else os.fsdecode(told)).strip()
     command = error.cmd if isinstance(error.cmd, str) else " ".join(os.fsdecode(part) for part in error.cmd)

@@ -216,7 +216,7 @@ class GraphExecution:
             if taken:
                 return free
             self.leases.catch_up()
-            wanted = free  # the others have their outputs by now, or somebody else's
+            wanted = free  # the others have their outputs by now, or another's
 
     def _free(self, wanted: Sequence[Work]) -> list[Work]:
         free = []

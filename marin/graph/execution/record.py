@@ -24,16 +24,7 @@ from marin.graph.step import Adopted
 from marin.history.changes import keep_listing
 from marin.history.runs import stream_of_graph
 from marin.history.table.sweeps import RECIPES, VARIED
-from marin.kinds.families.graph import (
-    ARTIFACT_ADOPTED,
-    GRAPH_COMPLETED,
-    GRAPH_STARTED,
-    STEP_CHECKED,
-    ArtifactAdopted,
-    GraphCompleted,
-    GraphStarted,
-    StepChecked,
-)
+from marin.kinds.families import graph as graph_events
 from marin.provenance import environment
 from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
@@ -152,8 +143,8 @@ class Record:
         assert work.expected is not None, "there is something to compare with"
         first = work.expected.output.digest
         return self._draft(
-            STEP_CHECKED,
-            StepChecked(
+            graph_events.STEP_CHECKED,
+            graph_events.StepChecked(
                 step=work.identity.step,
                 identity=work.identity.digest,
                 address=work.node.address,
@@ -171,8 +162,8 @@ class Record:
             self.planner.store.put_bytes(source.diff)
         return [
             self._draft(
-                GRAPH_STARTED,
-                GraphStarted(
+                graph_events.GRAPH_STARTED,
+                graph_events.GraphStarted(
                     graph=self.id,
                     name=self.graph.name,
                     file=self.file.name if self.file else "",
@@ -234,8 +225,8 @@ class Record:
             *self.beginning(),
             *adoptions,
             self._draft(
-                GRAPH_COMPLETED,
-                GraphCompleted(
+                graph_events.GRAPH_COMPLETED,
+                graph_events.GraphCompleted(
                     graph=self.id,
                     outcome=outcome,
                     counts=Outcome(self.id, results, failures, -1).counts,
@@ -254,8 +245,8 @@ class Record:
         attempt = Attempt(self.id, result.step, result.identity, address=node.address, stream=stream_of_graph(self.id))
         return [
             self._draft(
-                ARTIFACT_ADOPTED,
-                ArtifactAdopted(
+                graph_events.ARTIFACT_ADOPTED,
+                graph_events.ArtifactAdopted(
                     graph=self.id,
                     address=node.address,
                     artifact=adopted.digest,

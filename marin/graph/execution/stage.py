@@ -16,7 +16,7 @@ import msgspec
 
 from marin.errors import Paused
 from marin.execution import tracker
-from marin.execution.executor import StageOutcome, planned, run_stage
+from marin.execution.executor import StageOutcome, plan_step, run_stage
 from marin.execution.leases.granted import Grant
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
@@ -80,7 +80,7 @@ def stage_on_ray(
         LedgerError: what the step refused; ``Unavailable`` where the cluster has no such machine.
     """
     held = HeldLeases(root, Claimant.of_process())
-    ask = partial(planned, name, plan=plan, recipe=recipe, root=root, project=project)
+    ask = partial(plan_step, name, plan=plan, recipe=recipe, root=root, project=project)
 
     def is_missing(changed: bool) -> bool:
         return not changed or force or ask() == (identity, None)

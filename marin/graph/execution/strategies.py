@@ -56,8 +56,8 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class Functions:
-    """Functions of an experiment file: called here, or in a process that loads the file again. The executor records what
-    they made."""
+    """A :class:`Strategy`. Functions of an experiment file: called here, or in a process that loads the file again. The
+    executor records what they made."""
 
     root: Root
     file: Path | None
@@ -69,7 +69,6 @@ class Functions:
         return step.resources.in_process or self.file is None
 
     def job(self, work: Work) -> Job:
-        """See :class:`Strategy`."""
         assert self.file is not None, "without a file, functions are called here"
         step = work.node.step
         inputs = dict(work.inputs)
@@ -78,14 +77,13 @@ class Functions:
         return Job(work.node.address, execute_job, encode(task), needs)
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
-        """See :class:`Strategy`."""
         return decode(answer, StoredResult)
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Steps of the pipeline, each in the run of its variant. What they make and how they fail is recorded by the process
-    that executes them."""
+    """A :class:`Strategy`. Steps of the pipeline, each in the run of its variant. What they make and how they fail is recorded
+    by the process that executes them."""
 
     root: Root
     planner: Planner
@@ -148,7 +146,6 @@ class Stages:
         )
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
-        """See :class:`Strategy`."""
         ended = decode(answer, StageAnswer)
         if ended.outcome is None:
             return error_of(ended.paused) if self._pauses(work) else None

@@ -39,7 +39,7 @@ LARGEST_VALUE = 1 << 20
 
 @dataclass
 class StepWorkspace:
-    """Where a step works: made when somebody asks for it, because most small steps never do. Until then its folder is a
+    """Where a step works: made when it is asked for, because most small steps never do. Until then its folder is a
     text: every part of a :class:`pathlib.Path` is interned, and some Pythons keep that for ever."""
 
     local: str

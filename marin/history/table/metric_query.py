@@ -1,4 +1,4 @@
-"""A number as somebody quotes it, and the runs that gave it: ``eval/perplexity=12.3``.
+"""A number as a user quotes it, and the runs that gave it: ``eval/perplexity=12.3``.
 
 A quoted number stands for everything that rounds to it: 12.3 is 12.25 to 12.35, 0.120 is 0.1195 to 0.1205, 1e-3 is half
 of its last digit either way. Names are ``step.name`` as the ledger has them; ``/`` for the point, ``eval`` for

@@ -121,7 +121,7 @@ def _unreadable(text: str, found: str) -> UsageError:
     )
 
 
-def chosen(table: Table, texts: Sequence[str]) -> list[Row]:
+def matching_rows(table: Table, texts: Sequence[str]) -> list[Row]:
     """The rows for which all of these texts hold, in their order.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A run as a row, and a column of a table of runs by any name that somebody has of it.
+"""A run as a row, and a column of a table of runs by any name that a user has of it.
 
 A name is one of the table's own columns (``loss``), a key of the recipe (``optimizer.learning_rate``), a number of a step
 (``evaluate.pairs_won``), a tag (``tags.team``), or an end of a key or number that only one has (``learning_rate``).
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
-from marin.history.table.varied import KeyDifferences, flat, short_value, varied
+from marin.history.table.varied import KeyDifferences, flat, key_differences, short_value
 
 Value = int | float | str | None
 """A whole number has all its digits: a seed may have 19."""
@@ -68,7 +68,7 @@ class Table:
 
     def varied(self) -> KeyDifferences:
         """What differs among them."""
-        return varied({row.run: row.recipe for row in self.rows})
+        return key_differences({row.run: row.recipe for row in self.rows})
 
     def names(self) -> list[str]:
         """Every name that a column can have."""

@@ -40,7 +40,7 @@ def sweeps(history: History) -> Iterator[Sweep]:
 
 
 def words_in(body: GraphStarted, option: str) -> tuple[str, ...]:
-    """The words that an option lists; none where somebody else's log has another thing there."""
+    """The words that an option lists; none where someone else's log has another thing there."""
     found = body.options.get(option)
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 

@@ -23,7 +23,7 @@ from marin.recipe.units import human_size, human_time
 from marin.record.events import LEASES, LOOP, LeaseRenewed, LeaseTaken, read
 
 TRAINING = ("train", LOOP)
-"""The steps that execute train steps: Marin's, and a loop of somebody's own."""
+"""The steps that execute train steps: Marin's, and a loop of a user's own."""
 TERM = timedelta(seconds=120)
 """How long a lease outlives its executor's last sign where nothing else is said (:mod:`marin.execution.leases.lease`)."""
 GPU_BUSY = "_utilization_percentage"

@@ -38,7 +38,7 @@ class KeyDifferences:
 
     @property
     def without_seed(self) -> tuple[str, ...]:
-        """The keys that somebody chose; a seed is not a choice."""
+        """The keys that a user chose; a seed is not a choice."""
         return tuple(key for key in self.keys if key != SEED)
 
 
@@ -48,7 +48,7 @@ def flat(recipe: Mapping[str, object]) -> dict[str, str]:
     return {**flatten(recipe), **named}
 
 
-def varied(recipes: Mapping[str, Mapping[str, object]]) -> KeyDifferences:
+def key_differences(recipes: Mapping[str, Mapping[str, object]]) -> KeyDifferences:
     """What differs among these recipes, each by its run."""
     flats = {run: flat(recipe) for run, recipe in recipes.items()}
     known = dict.fromkeys(key for each in flats.values() for key in each)

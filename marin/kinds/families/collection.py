@@ -36,7 +36,7 @@ class CollectionSource(Body, frozen=True):
     """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
     what its namer says of it. The rest is what its documents say of themselves: how many have each licence, how many each
     signal against being used (``robots: noai``), the least and the greatest of each kind of time (``added``, ``created``), and
-    which of their fields are no metadata, of how many documents."""
+    which of their fields are not metadata, of how many documents."""
 
     collection: Digest
     name: str

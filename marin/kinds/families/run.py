@@ -56,7 +56,7 @@ class RunCompleted(Body, frozen=True):
 
 
 class RunLabelled(Body, frozen=True, omit_defaults=True):
-    """What somebody says of a run (:mod:`marin.history.labels`). What is None or empty stays as it was. ``archived``: lists leave
+    """What a user says of a run (:mod:`marin.history.labels`). What is None or empty stays as it was. ``archived``: lists leave
     the run out; ``untagged``: tags that are taken off."""
 
     run: str

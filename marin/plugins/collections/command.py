@@ -177,9 +177,9 @@ def list_documents(name: str, limit: int | None, as_json: bool) -> None:
 def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
     """Id, source and split of each document."""
     if name.startswith("sha256:"):
-        from marin.plugins.collections.queries.documents import named
+        from marin.plugins.collections.queries.documents import find_collection
 
-        collection = named(root, name)
+        collection = find_collection(root, name)
         collection.description()
         yield from collection.documents(("id", "source", "split"))
         return
@@ -205,11 +205,11 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
       marin data show page.txt --json
     """
     from marin.errors import UsageError
-    from marin.plugins.collections.queries.documents import collections, named
+    from marin.plugins.collections.queries.documents import collections, find_collection
     from marin.record.root import open_root
 
     root = open_root()
-    places = [named(root, where)] if where is not None else collections(root)
+    places = [find_collection(root, where)] if where is not None else collections(root)
     text = _file_text(Path(what))
     found = next((one for place in places if (one := _matching(place, what, text))), None)
     if found is None:
@@ -262,7 +262,7 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
       marin data report latest --json
     """
     from marin.plugins.collections.queries.account import account
-    from marin.plugins.collections.queries.documents import named
+    from marin.plugins.collections.queries.documents import find_collection
     from marin.record.root import open_root
 
     root = open_root()
@@ -273,7 +273,7 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
 
         history = root.history()
         tokens = tokens_by_source(load(history, resolve(history, name)), root.store_to_read())
-    found = account(named(root, name), tokens)
+    found = account(find_collection(root, name), tokens)
     if target is not None:
         from marin.plugins.collections.page import page
         from marin.process.files import write_whole
@@ -312,12 +312,12 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
 
     from ledger import Tampered
     from marin.plugins.collections.judge import judge_collection
-    from marin.plugins.collections.queries.documents import named
+    from marin.plugins.collections.queries.documents import find_collection
     from marin.record.root import open_root
     from marin.verify.segments.sampling import describe_bound
 
     root = open_root()
-    artifact = named(root, name).artifact
+    artifact = find_collection(root, name).artifact
     (root.local / "work").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="verify-", dir=root.local / "work") as folder:
         found = judge_collection(root, artifact, Path(folder), sample=sample, workers=workers)

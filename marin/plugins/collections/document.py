@@ -39,7 +39,7 @@ class Document:
     created: str = ""
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    """Fields of the source that are no metadata here, by their names."""
+    """Fields of the source that are not metadata here, by their names."""
 
 
 @dataclass(frozen=True, slots=True)

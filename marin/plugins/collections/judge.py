@@ -11,7 +11,7 @@ from marin.data.collected import collections_of
 from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
-from marin.verify.verdict import Outcome, Verdict, judged, worst
+from marin.verify.verdict import Outcome, Verdict, judge_safely, worst
 
 if TYPE_CHECKING:
     from marin.plugins.collections.replay import Draw, Replayed
@@ -27,7 +27,7 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
     found = list(dict.fromkeys([*collections_of(case.run.recipe), *case.collections]))
     if not found or made.outcome == "FAIL":
         return made
-    verdicts = [judged(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
+    verdicts = [judge_safely(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
     outcome: Outcome = worst([made.outcome, *(verdict.outcome for verdict in verdicts)])
     lines = (*made.lines, *(line for verdict in verdicts for line in verdict.lines))
     executed = any(verdict.executed for verdict in (made, *verdicts) if verdict.outcome == outcome)

@@ -3,7 +3,7 @@
 Nothing here decides a bit of anything: sums have whatever order is fast. Matrices lie as the products of this process want
 them (:mod:`marin.training.runtime.products`), layer by layer, those of queries, keys and values in one. A cache has a place for
 each position of a sequence, and behind these a few that all sequences share: what is new is written there, for all at once, and
-goes to the positions of each sequence when a program ends (:func:`settled`).
+goes to the positions of each sequence when a program ends (:func:`settle_cache`).
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _turned(attention: Any, joined: jax.Array, many: int, positions: NamedArray)
     return turned
 
 
-def settled(cache: tuple[LayerCache, ...], places: int, begun: jax.Array) -> tuple[LayerCache, ...]:
+def settle_cache(cache: tuple[LayerCache, ...], places: int, begun: jax.Array) -> tuple[LayerCache, ...]:
     """``cache`` with what is behind its ``places`` at the positions of each sequence from ``begun`` on, int32[sequence]."""
 
     def put(old: jax.Array, axis: int) -> jax.Array:

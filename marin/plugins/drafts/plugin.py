@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 def drafts(model: LmHeadModel, recipe: Recipe, choose: Callable[..., Any] | None = None) -> Drafts:
     """See there; ``choose`` as :class:`marin.plugins.drafts.proposals.CachedDrafts` has it."""
-    from marin.plugins.drafts.proposals import CachedDrafts, drawn
+    from marin.plugins.drafts.proposals import CachedDrafts, choose_tokens
 
-    return CachedDrafts(model, recipe, choose or drawn)
+    return CachedDrafts(model, recipe, choose or choose_tokens)

@@ -19,7 +19,7 @@ from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.noise import gumbel
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, Prompt, lengths, window
-from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
+from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settle_cache, states_of
 from marin.recipe.schema import Recipe
 
 SIZES = (1, 4, 16)
@@ -38,7 +38,7 @@ MOST_BYTES = 1 << 30
 """Of a cache, unless one sequence alone takes more."""
 
 
-def drawn(logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
+def choose_tokens(logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
     """int32[sequence]: the likeliest token, of all or of those that the noise of a temperature leaves."""
     warm = logits / jnp.where(heat > 0, heat, 1.0) + jnp.where(heat > 0, noise, 0.0)
     return jnp.argmax(warm, axis=-1).astype(jnp.int32)
@@ -65,7 +65,9 @@ class CachedDrafts:
         choose: the tokens that are drawn of logits, by noise at temperatures.
     """
 
-    def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = drawn) -> None:
+    def __init__(
+        self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = choose_tokens
+    ) -> None:
         self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
         self.worth = WORTH
         self.parts: tuple[Any, Any] | None = None
@@ -241,7 +243,7 @@ class CachedDrafts:
         positions = jnp.minimum(begun[:, None] + place, self.recipe.model.seq_len - 1)
         seen = self._seen(begun, first, place)
         _, cache = states_of(model, heads_of(self._config), tokens, positions, cache, self._places, seen)
-        return settled(cache, self._places, begun)
+        return settle_cache(cache, self._places, begun)
 
     def _drawing(
         self,
@@ -274,7 +276,7 @@ class CachedDrafts:
 
         start = jnp.zeros(len(begun), jnp.int32), cache, jnp.zeros((NEW, len(begun)), jnp.int32)
         _, cache, said = jax.lax.fori_loop(0, steps, step, start)
-        return settled(cache, self._places, begun), said
+        return settle_cache(cache, self._places, begun), said
 
     def _seen(self, begun: jax.Array, first: jax.Array, at: jax.Array) -> jax.Array:
         """bool[sequence, count, place]: what new places ``at`` see, int32[count]."""

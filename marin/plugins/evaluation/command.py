@@ -162,7 +162,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
     from marin.plugins.evaluation.recorded.evaluated import numbers
     from marin.plugins.evaluation.recorded.records import (  # jax, after the contract is in force
         Settings,
-        present,
+        current_settings,
         write_tree,
     )
 
@@ -172,7 +172,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
         subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=options.devices, ahead=options.batch_size)
     if benchmark is None:
-        settings = present(
+        settings = current_settings(
             num_fewshot=options.num_fewshot,
             limit=options.limit,
             seed=options.seed,

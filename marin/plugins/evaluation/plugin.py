@@ -51,7 +51,7 @@ def write_babylm(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """Write a submission to the BabyLM challenge, and push it where that is asked for.
 
     Raises:
-        MarinError: the run is no submission, or it cannot be written there.
+        MarinError: the run is not a submission, or it cannot be written there.
     """
     from ledger import describe_tree
     from marin.process.arithmetic import apply

@@ -319,15 +319,15 @@ def _seed(tracing: _Tracing, program: Program, one: Operation, values: list[Arra
 
 
 def _fold(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    return jnp.stack(threefry.folded(values[0], values[1].astype(U), threefry2x32_p.bind), axis=-1)
+    return jnp.stack(threefry.fold_in(values[0], values[1].astype(U), threefry2x32_p.bind), axis=-1)
 
 
 def _draw_keys(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    return jnp.stack(threefry.drawn(values[0], _ints(one, "shape"), threefry2x32_p.bind), axis=-1)
+    return jnp.stack(threefry.random_words(values[0], _ints(one, "shape"), threefry2x32_p.bind), axis=-1)
 
 
 def _draw(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    high, low = threefry.drawn(values[0], _ints(one, "shape"), threefry2x32_p.bind)
+    high, low = threefry.random_words(values[0], _ints(one, "shape"), threefry2x32_p.bind)
     return high ^ low
 
 

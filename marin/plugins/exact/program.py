@@ -76,7 +76,7 @@ class Form:
 @dataclass(frozen=True)
 class Operation:
     """``name`` with its ``settings`` applied to values by number. ``bodies``: what ``scan``, ``while`` and ``cond``
-    execute. ``source``: where it was written (package, file, line and function), which is no part of what it is."""
+    execute. ``source``: where it was written (package, file, line and function), which is not part of what it is."""
 
     name: str
     inputs: tuple[int, ...]

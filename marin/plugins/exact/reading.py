@@ -83,7 +83,7 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
         jax.errors.TracerArrayConversionError,
         jax.errors.TracerIntegerConversionError,
     ) as error:
-        raise refused(
+        raise no_exact_form(
             "a number that the function asks for while it is read",
             "there are none yet, not even of what it would compute ahead; make it of NumPy's numbers",
         ) from error
@@ -104,7 +104,7 @@ def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
     )
 
 
-def refused(name: str, reason: str, *, where: str = "profile exact") -> UsageError:
+def no_exact_form(name: str, reason: str, *, where: str = "profile exact") -> UsageError:
     """The error for what has no exact form."""
     return UsageError(
         "an operation has no exact form",
@@ -118,10 +118,10 @@ def refused(name: str, reason: str, *, where: str = "profile exact") -> UsageErr
 def _form(aval: Any, name: str) -> Form:
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         if "fry" not in str(aval.dtype):
-            raise refused(name, f"a key of the generator {aval.dtype}")
+            raise no_exact_form(name, f"a key of the generator {aval.dtype}")
         return Form(UINT, (*aval.shape, 2))
     if str(aval.dtype) not in DTYPES:
-        raise refused(name, f"values of {aval.dtype}, where there are only {', '.join(DTYPES)}")
+        raise no_exact_form(name, f"values of {aval.dtype}, where there are only {', '.join(DTYPES)}")
     return Form(str(aval.dtype), tuple(map(int, aval.shape)))
 
 
@@ -145,9 +145,9 @@ class _Reader:
             value = np.asarray(jax.random.key_data(value))
         array = np.asarray(value)
         if str(array.dtype) not in DTYPES:
-            raise refused("constant", f"values of {array.dtype}")
+            raise no_exact_form("constant", f"values of {array.dtype}")
         if isinstance(value, jax.Array):
-            raise refused(
+            raise no_exact_form(
                 f"constant {array.dtype}{list(array.shape)}",
                 "a device computed it while the function was read, as it rounds; make it of NumPy's numbers, or an argument",
             )
@@ -204,7 +204,7 @@ class _Reader:
         operand = self.forms[inputs[-1]] if inputs else Form(BOOL, ())
         if forms and name in (FLOATS if FLOAT in (operand.dtype, forms[0].dtype) else WHOLES):
             return self.put(name, self.alike(inputs, forms[0].shape), forms[0])
-        raise refused(
+        raise no_exact_form(
             f"{name} of {', '.join(str(var.aval.str_short()) for var in equation.invars)}",
             "not on the list",
             where=written_at(equation),
@@ -218,7 +218,7 @@ class _Reader:
         """A scalar, or axes of size one, repeated."""
         given = self.forms[one].shape
         if given and not (len(given) == len(shape) and all(a in (1, b) for a, b in zip(given, shape, strict=True))):
-            raise refused("broadcast", f"{given} to {shape}")
+            raise no_exact_form("broadcast", f"{given} to {shape}")
         return self.put("broadcast", [one], Form(self.forms[one].dtype, shape), axes=_integers(range(len(given))))[0]
 
     def reshape(self, one: int, shape: tuple[int, ...]) -> int:
@@ -306,7 +306,7 @@ def _pad(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -
 
 def _iota(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if inputs:
-        raise refused("iota", "a shape that is known at run time only")
+        raise no_exact_form("iota", "a shape that is known at run time only")
     return reader.put("iota", [], forms[0], axis=int(equation.params["dimension"]))
 
 
@@ -324,13 +324,13 @@ def _convert(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> l
 
 def _bitcast(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if BOOL in (reader.forms[inputs[0]].dtype, forms[0].dtype):
-        raise refused("bitcast_convert_type", "of booleans")
+        raise no_exact_form("bitcast_convert_type", "of booleans")
     return reader.put("bitcast", inputs, forms[0])
 
 
 def _round(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if int(equation.params["rounding_method"]) != int(jax.lax.RoundingMethod.TO_NEAREST_EVEN):
-        raise refused("round", "away from zero; only ties to even")
+        raise no_exact_form("round", "away from zero; only ties to even")
     return reader.put("round", inputs, forms[0])
 
 
@@ -347,7 +347,7 @@ def _integer_pow(reader: _Reader, equation: Any, inputs: list[int], forms: list[
     """Products from the lowest bit of the exponent up; of a negative one the quotient of 1 and that."""
     exponent, form = int(equation.params["y"]), forms[0]
     if exponent < 0 and form.dtype != FLOAT:
-        raise refused("integer_pow", "a negative power of whole numbers")
+        raise no_exact_form("integer_pow", "a negative power of whole numbers")
     one = reader.alike([reader.scalar(form.dtype, 1)], form.shape)[0]
     left, base, result = abs(exponent), inputs[0], -1
     while left:
@@ -368,17 +368,17 @@ def _clamp(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> lis
 
 def _select(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if len(inputs) != 3 or reader.forms[inputs[0]].dtype != BOOL:
-        raise refused("select_n", "between more than two cases")
+        raise no_exact_form("select_n", "between more than two cases")
     return reader.put("select", reader.alike(inputs, forms[0].shape), forms[0])
 
 
 def _reduction(name: str, whole_only: bool = False) -> Rule:
     def rule(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
         if whole_only and forms[0].dtype == FLOAT:
-            raise refused(equation.primitive.name, "of float32")
+            raise no_exact_form(equation.primitive.name, "of float32")
         axes = sorted(int(axis) for axis in equation.params["axes"])
         if not math.prod(reader.forms[inputs[0]].shape[axis] for axis in axes):
-            raise refused(equation.primitive.name, "over nothing")
+            raise no_exact_form(equation.primitive.name, "over nothing")
         return reader.put(name, inputs, forms[0], axes=_integers(axes))
 
     return rule
@@ -393,7 +393,7 @@ def _argument(name: str) -> Rule:
 
 def _cumsum(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if forms[0].dtype == FLOAT:
-        raise refused("cumsum", "of float32")
+        raise no_exact_form("cumsum", "of float32")
     return reader.put(
         "cumsum", inputs, forms[0], axis=int(equation.params["axis"]), reverse=bool(equation.params["reverse"])
     )
@@ -402,10 +402,10 @@ def _cumsum(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]
 def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     ((left, right), (left_batch, right_batch)) = equation.params["dimension_numbers"]
     if any(reader.forms[one].dtype != FLOAT for one in inputs):
-        raise refused("dot_general", "of whole numbers")
+        raise no_exact_form("dot_general", "of whole numbers")
     count = math.prod(reader.forms[inputs[0]].shape[axis] for axis in left)
     if not 0 < count <= 2**23:
-        raise refused("dot_general", "over more than 2**23 elements" if count else "over nothing")
+        raise no_exact_form("dot_general", "over more than 2**23 elements" if count else "over nothing")
     return reader.put(
         "dot",
         inputs,
@@ -420,7 +420,7 @@ def _mode(mode: Any) -> str:
     name = jax.lax.GatherScatterMode.from_any(mode).name if not hasattr(mode, "name") else mode.name
     known = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "clip"}
     if name not in known:
-        raise refused("gather or scatter", f"of mode {name}")
+        raise no_exact_form("gather or scatter", f"of mode {name}")
     return known[name]
 
 
@@ -450,7 +450,7 @@ def _scatter(name: str) -> Rule:
     def rule(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
         given, numbers = equation.params, equation.params["dimension_numbers"]
         if name == "scatter" and not given["unique_indices"]:
-            raise refused("scatter", "one of several values for a place; say unique_indices")
+            raise no_exact_form("scatter", "one of several values for a place; say unique_indices")
         return reader.put(
             name,
             inputs,
@@ -508,7 +508,7 @@ def _platform(reader: _Reader, equation: Any, _: list[int], forms: list[Form]) -
     wanted = [number for number, each in enumerate(platforms) if each is None]
     wanted += [number for number, each in enumerate(platforms) if each is not None and "cpu" in each]
     if not wanted:
-        raise refused("platform_index", "nothing for any platform")
+        raise no_exact_form("platform_index", "nothing for any platform")
     return [reader.scalar(forms[0].dtype, wanted[0])]
 
 
@@ -516,7 +516,7 @@ def _random(name: str) -> Rule:
     def rule(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
         given = equation.params
         if given.get("bit_width", 32) != 32:
-            raise refused("random_bits", f"of {given['bit_width']} bits")
+            raise no_exact_form("random_bits", f"of {given['bit_width']} bits")
         drawn = [int(size) for size in given.get("shape", ())]
         return reader.put(name, inputs, forms[0], shape=_integers(drawn))
 

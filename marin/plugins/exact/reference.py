@@ -306,7 +306,7 @@ def _iota(program: Program, one: Operation, values: Values) -> np.ndarray:
 
 
 def _draw(program: Program, one: Operation, values: Values) -> np.ndarray:
-    high, low = threefry.drawn(values[0], _axes(one, "shape"))
+    high, low = threefry.random_words(values[0], _axes(one, "shape"))
     return np.asarray(high ^ low)
 
 
@@ -429,8 +429,8 @@ _OPERATIONS: Mapping[str, Rule] = {
     "scatter": lambda program, one, values: scattered(values[0], values[1], values[2], one.settings, add=False),
     "scatter_add": _scatter_add,
     "seed": lambda program, one, values: _words(np.zeros_like(values[0]), values[0]),
-    "fold": lambda program, one, values: _words(*threefry.folded(values[0], values[1].astype(np.uint32))),
-    "draw_keys": lambda program, one, values: _words(*threefry.drawn(values[0], _axes(one, "shape"))),
+    "fold": lambda program, one, values: _words(*threefry.fold_in(values[0], values[1].astype(np.uint32))),
+    "draw_keys": lambda program, one, values: _words(*threefry.random_words(values[0], _axes(one, "shape"))),
     "draw": _draw,
 }
 OPERATIONS = frozenset(_OPERATIONS) | frozenset(_LOOPS) | {"dot"}
@@ -464,7 +464,7 @@ def _window(start: Sequence[int], sizes: Sequence[int], settings: Settings) -> t
 
 
 def _place(place: tuple[int, ...], rank: int, window: Sequence[int]) -> tuple[Any, ...]:
-    """What indexes the result (the updates) for one index: its own axes where they are no window's."""
+    """What indexes the result (the updates) for one index: its own axes where they are not a window's."""
     own = iter(place)
     return tuple(slice(None) if axis in window else next(own) for axis in range(rank))
 

@@ -42,7 +42,7 @@ from marin.training.state import EXPERT, TENSOR, TrainState, batch_axes, state_l
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.fingerprint import words_sum
 from marin.training.step.shards import sums_and_loads
-from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed, whole
+from marin.training.step.slices import Layout, Leaves, SlicedState, whole, without_axis_names
 from marin.training.step.update import slice_after, slice_print, slice_square
 
 EXPERTS, INNER = "experts", "mlp"
@@ -179,7 +179,6 @@ class ExactStep(Step):
 
     @property
     def named(self) -> Mapping[str, Program]:
-        """As in every step."""
         return self._programs
 
     @property
@@ -189,7 +188,6 @@ class ExactStep(Step):
 
     @property
     def executions(self) -> Mapping[str, int]:
-        """As in every step."""
         return {name: int(name != "blank") for name in self.named}
 
     @property
@@ -259,7 +257,7 @@ def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact
 
     def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
         grads, loss, weight, loads = sums_and_loads(layout.static, recipe, arrays, tokens, weights, blank=blank)
-        leaves = tuple(jax.tree.leaves(unnamed(grads)))
+        leaves = tuple(jax.tree.leaves(without_axis_names(grads)))
         return leaves, slice_square(leaves), loss, weight, loads
 
     return exact(gradient, layout.named, *_batch(recipe), factors=factors_of(recipe, step=True))

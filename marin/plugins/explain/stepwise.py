@@ -195,7 +195,7 @@ def _input_rows(inputs: Sequence[Any], local: int, devices: int) -> list[Any]:
     return [np.asarray(inputs[j * per + i])[d] for d in range(devices) for j in range(local) for i in range(per)]
 
 
-def opened(question: Question) -> Opened:
+def open_programs(question: Question) -> Opened:
     """The programs of the question's recipe, by its profile."""
     recipe = from_plain(question.recipe, where="recipe of the run")
     return (ExactStepwise if recipe.arithmetic.profile == "exact" else Stepwise)(recipe, question)
@@ -205,7 +205,7 @@ def answer(worker: Opened | None, question: Question) -> tuple[Opened | None, Re
     """One reply; an error of the ledger's tree is a reply too."""
     try:
         if question.do == "open" or worker is None:
-            return opened(question), Reply()
+            return open_programs(question), Reply()
         match question.do:
             case "fingerprints":
                 return worker, Reply(fingerprints=worker.fingerprints(question.end))

@@ -41,7 +41,7 @@ from marin.verify.earlier import Proofs
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.workers import replay_segments
 from marin.verify.segments import compare
-from marin.verify.verdict import judged
+from marin.verify.verdict import judge_safely
 from marin.verify.verification import LogAsRead, Options, Verification
 
 logger = logging.getLogger(__name__)
@@ -326,7 +326,7 @@ class Follower:
         of_data = replace(run, steps=small, segments=(), checkpoints=(), training=())
         for narrow, segment in ((of_segment, fact), (of_data, None)):
             with TemporaryDirectory(prefix="stored-", dir=self._workshop) as folder:
-                verdict = judged(partial(judge_artifacts, replace(case, run=narrow, workshop=Path(folder))))
+                verdict = judge_safely(partial(judge_artifacts, replace(case, run=narrow, workshop=Path(folder))))
             if verdict.outcome == "FAIL":
                 return Refuted(f"artifacts FAIL: {' '.join(verdict.lines[:1])}", segment)
         return None

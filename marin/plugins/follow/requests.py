@@ -140,7 +140,7 @@ def withdraw_refuted(root: Root, run: Run) -> int | None:
     is withdrawn, in an event of the run; that train step, None where there is nothing of the kind.
 
     Raises:
-        OutOfSequence: somebody has written to the run since it was read.
+        OutOfSequence: another writer has written to the run since it was read.
     """
     standing = {record_digest(fact.body): fact.body for fact in run.segments}
     written = {record_digest(fact.body): fact.index for fact in run.segments}

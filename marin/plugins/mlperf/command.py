@@ -170,12 +170,12 @@ def system(run: str, name: str) -> None:
 
     from marin.plugins.mlperf.benchmark import Submission
     from marin.plugins.mlperf.package import entry
-    from marin.plugins.mlperf.system import form, recorded
+    from marin.plugins.mlperf.system import form, recorded_fields
 
     root = open_root()
     one = entry(root, run)
     print_bytes(
-        [(json.dumps(form(recorded(one.run, Submission(), name, root.verifier.name)), indent=2) + "\n").encode()]
+        [(json.dumps(form(recorded_fields(one.run, Submission(), name, root.verifier.name)), indent=2) + "\n").encode()]
     )
 
 

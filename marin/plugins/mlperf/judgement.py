@@ -35,7 +35,7 @@ from marin.plugins.mlperf.seeding import seeding
 from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.verify.alone.judgement import Judgement
-from marin.verify.verdict import Outcome, Verdict, judged, worst
+from marin.verify.verdict import Outcome, Verdict, judge_safely, worst
 
 KINDS = {"event": "POINT_IN_TIME", "start": "INTERVAL_START", "end": "INTERVAL_END"}
 MODEL = "model"
@@ -45,7 +45,7 @@ RESULT = "result"
 """The verdict on the file itself, before those on its run."""
 
 
-def stated(said: Sequence[ResultLine]) -> Submission:
+def read_submission(said: Sequence[ResultLine]) -> Submission:
     """What the submitters say of themselves in a result.
 
     Raises:
@@ -121,7 +121,7 @@ def compare(data: bytes, where: str, history: History, last: Run, benchmark: Ben
     if mistaken := [one.mistaken for one in said if one.mistaken]:
         return Verdict("FAIL", tuple(mistaken[:SHOWN_LINES]))
     try:
-        recorded = lines(history, last, benchmark, stated(said), seeding(history, last), origin=origin)
+        recorded = lines(history, last, benchmark, read_submission(said), seeding(history, last), origin=origin)
     except UsageError as error:  # here it is the submission that is wrong, not the command
         return Verdict("FAIL", (str(error),))
     if found := differences(said, recorded):
@@ -147,7 +147,7 @@ def judge_result(
         check_agreed(history, last)
         return compare(bytes_of(file), file.name, history, last, benchmark, origin=root.verifier.name)
 
-    compared = judged(against_the_record)
+    compared = judge_safely(against_the_record)
     if compared.outcome == "PASS":
         blocks = until(phases(chain(history, last)), benchmark.target)
         size = blocks[0].run.recipe.trainer.batch_size

@@ -28,7 +28,7 @@ from marin.plugins.mlperf.seeding import Seeding
 from marin.process.files import write_whole
 from marin.recipe.arithmetic import Arithmetic
 from marin.record.events import EvalCompleted, TrainStarted
-from marin.verify.agreement import agreed
+from marin.verify.agreement import consistent_run
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
@@ -117,7 +117,7 @@ def _loss(measured: EvalCompleted) -> float | None:
 def check_agreed(history: History, last: Run) -> None:
     """Raise :class:`Tampered` where the events of a phase contradict one another: no result follows from them."""
     for run in chain(history, last):
-        agreed(history, run.run)
+        consistent_run(history, run.run)
 
 
 def until(blocks: Sequence[Phase], target: float) -> list[Phase]:

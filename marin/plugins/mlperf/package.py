@@ -97,8 +97,8 @@ def write_package(
             cure="name it with --benchmark-folder; in the repository it is benchmarks/grammar_lm",
         )
     _one_submission(entries, benchmark)
-    known = system.recorded(entries[0].run, submission, name, org)
-    description = system.described(known, stated, where=f"system {name}")
+    known = system.recorded_fields(entries[0].run, submission, name, org)
+    description = system.system_fields(known, stated, where=f"system {name}")
     dest.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".mlperf-", dir=dest.parent) as place:
         base = Path(place) / org

@@ -69,7 +69,7 @@ LONGEST = 2000
 """Bytes of a field."""
 
 
-def recorded(run: Run, submission: Submission, name: str, origin: str) -> dict[str, str]:
+def recorded_fields(run: Run, submission: Submission, name: str, origin: str) -> dict[str, str]:
     """The fields that follow from the events of ``run``."""
     environment, training = run.started.body.environment, run.training[-1].body
     device, versions = training.device, _section(environment, "versions")
@@ -99,7 +99,7 @@ def _section(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def described(known: Mapping[str, str], stated: Mapping[str, str], *, where: str) -> dict[str, str]:
+def system_fields(known: Mapping[str, str], stated: Mapping[str, str], *, where: str) -> dict[str, str]:
     """All fields, in MLPerf's order.
 
     Raises:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.plugins.evaluation.heldout.measuring import encoded, numbers_of, plain_tokenizer, windows
-from marin.plugins.evaluation.recorded.answering import answered, unscored
+from marin.plugins.evaluation.heldout.measuring import encode_texts, numbers_of, plain_tokenizer, windows
+from marin.plugins.evaluation.recorded.answering import answered, row_to_score
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
@@ -33,9 +33,9 @@ def evaluated(
     texts = {task.name: task.rows(SPLIT)[0]["text"] for task in tasks}
     asked: dict[Key, Request] = {}
     for name, text in texts.items():
-        (tokens,) = encoded(plain_tokenizer(subject), [text])
+        (tokens,) = encode_texts(plain_tokenizer(subject), [text])
         for number, row in enumerate(windows(tokens, scorer.seq_len, scorer.recipe.tokens.begin)):
-            rows = [unscored(row.tokens, row.scored)]
+            rows = [row_to_score(row.tokens, row.scored)]
             asked[name, 0, number, 0] = Request("loglikelihood_rolling", [], number, rows=rows)
     found = answered(scorer, asked, recorded or {}, again, progress)
     samples, results = {}, {}

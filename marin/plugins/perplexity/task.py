@@ -21,7 +21,7 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     Raises:
         UsageError: a task is named beside the file.
         DataMissing: the file is not there.
-        DataError: it is no text, is empty, or is longer than a task may be.
+        DataError: it is not text, is empty, or is longer than a task may be.
     """
     if names:
         raise UsageError("a file is one task", where="--text", expected="no --tasks", found=", ".join(names))

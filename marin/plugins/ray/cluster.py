@@ -46,7 +46,7 @@ NAMESPACE = "marin"
 
 
 @contextmanager
-def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
+def connect(address: str | None, *, cpus: float) -> Iterator[Any]:
     """The module ``ray``, connected: to the cluster at ``address``, to that of the runner which started this process,
     or to a Ray of one's own with ``cpus`` slots and the GPUs of this machine. Standard output is the caller's data, and
     Ray tells there of every worker that dies: meanwhile it is stderr.
@@ -120,7 +120,7 @@ class _LazyRay:
         if self._ray is None:
             kept = _shared.pop()  # what is begun now is not the kept one's user
             try:
-                self._ray = self._stack.enter_context(connected(self._address, cpus=max(cpus, self._least)))
+                self._ray = self._stack.enter_context(connect(self._address, cpus=max(cpus, self._least)))
             finally:
                 _shared.append(kept)
         return self._ray
@@ -248,7 +248,7 @@ def import_ray() -> Any:
 
 
 def logs_of(ray: Any) -> Path | None:
-    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is no part of
+    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is not part of
     Ray's interface, so it serves explanations only."""
     with suppress(Exception):
         return Path(ray._private.worker._global_node.get_logs_dir_path())

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ledger import LedgerError, Unavailable
-from marin.plugins.ray.cluster import connected
+from marin.plugins.ray.cluster import connect
 from marin.plugins.ray.software import other_software_than, software
 from marin.runners.jobs import error_of, parts_of
 from marin.work.placed import Start
@@ -24,7 +24,7 @@ def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers:
         LedgerError: what a task raised.
         Unavailable: there is no Ray, a worker has other software, or the work cannot go on.
     """
-    with connected(None, cpus=max(workers, 2)) as ray:
+    with connect(None, cpus=max(workers, 2)) as ray:
         ray_data = import_data()
         context = ray_data.DataContext.get_current()
         context.enable_progress_bars = False

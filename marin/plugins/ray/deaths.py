@@ -18,7 +18,7 @@ _PATH = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)*[\w.+@-]+")
 _IDENTIFIER = re.compile(r"\b[0-9a-f]{24,}\b")
 
 
-def described(error: BaseException, logs: Path | None = None) -> str:
+def describe_death(error: BaseException, logs: Path | None = None) -> str:
     """The kind of ``error`` and of what caused it, how the worker ended where Ray says so, else what was said.
     ``logs``: the folder of this machine's Ray with the workers' standard error, where one that ended itself said
     why."""
@@ -33,11 +33,11 @@ def described(error: BaseException, logs: Path | None = None) -> str:
         return f"{kinds} ({ended.group(1)}{': ' if words else ''}{words})"
     if type(causes[-1]).__module__.partition(".")[0] == "ray":  # the rest is tables and traces
         line = next((line for line in str(causes[-1]).splitlines() if line.strip()), "")
-        return f"{kinds}: {redacted(line)}"[:LONGEST] if line else kinds
-    return f"{kinds}: {redacted(str(causes[-1]))}"[:LONGEST]
+        return f"{kinds}: {redact(line)}"[:LONGEST] if line else kinds
+    return f"{kinds}: {redact(str(causes[-1]))}"[:LONGEST]
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """``text`` on one line, without this machine's name, addresses, paths and Ray's identifiers."""
     line = " ".join(text.split())
     host = socket.gethostname()
@@ -56,7 +56,7 @@ def _last_words(said: str, logs: Path | None) -> str:
     for file in sorted(logs.glob(f"worker-*-{process.group(1)}.err")):
         fatal = [line for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if _FATAL.match(line)]
         if fatal:
-            return redacted(fatal[-1])[:LONGEST]
+            return redact(fatal[-1])[:LONGEST]
     return ""
 
 

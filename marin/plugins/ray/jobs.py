@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
 
-from marin.plugins.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
-from marin.plugins.ray.deaths import described
+from marin.plugins.ray.cluster import ADDRESS_VARIABLE, connect, import_ray
+from marin.plugins.ray.deaths import describe_death
 from marin.plugins.ray.resources import check, options
 from marin.plugins.ray.software import other_software_than, software
 from marin.plugins.ray.writer import SpooledAppender, start_writer
@@ -44,7 +44,7 @@ class RayJobs:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._ray = stack.enter_context(connected(self._address, cpus=self._cpus))
+            self._ray = stack.enter_context(connect(self._address, cpus=self._cpus))
             stack.enter_context(self._beside)
             if self._root is not None:
                 # Held: Ray ends an actor, named or not, when nobody holds it any more.
@@ -69,7 +69,6 @@ class RayJobs:
                     future.set_exception(CancelledError())
 
     def submit(self, job: Job) -> JobFuture:
-        """See :class:`marin.runners.jobs.JobRunner`."""
         if job.launches:
             here = {ADDRESS_VARIABLE: self._ray.get_runtime_context().gcs_address}
             return self._beside.submit(
@@ -113,7 +112,7 @@ class RayJobs:
             if stopped.is_set():
                 raise CancelledError
             error = done.exception()
-            death = "" if error is None else described(error)
+            death = "" if error is None else describe_death(error)
             attempt = Attempt(number, death)
             future.attempts.append(attempt)
             if error is None:

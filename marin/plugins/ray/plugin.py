@@ -19,19 +19,16 @@ class RayPlace:
     """A Ray of this machine, or the cluster at an address."""
 
     def train(self, task: Task) -> StepResult:
-        """See :class:`marin.runners.places.Place`."""
         from marin.plugins.ray.training import train_on_ray
 
         return train_on_ray(task)
 
     def stage(self, name: str, **asked: Any) -> bool:
-        """See there."""
         from marin.graph.execution.stage import stage_on_ray
 
         return stage_on_ray(name, **asked)
 
     def jobs(self, address: str | None, cpus: float | None, root: str | None) -> AbstractContextManager[JobRunner]:
-        """See there."""
         from marin.plugins.ray.jobs import RayJobs
 
         return RayJobs(address=address, cpus=cpus, root=root)
@@ -45,20 +42,17 @@ class RayPlace:
         together: int = 1,
         variables: Mapping[str, str] | None = None,
     ) -> Runner:
-        """See there."""
         from marin.plugins.ray.pool import RayRunner
         from marin.runners.resources import Resources
 
         return RayRunner(workers, address, each=each or Resources(), together=together, variables=variables)
 
     def tasks(self, start: Start, setup: bytes, tasks: Sequence[bytes], workers: int) -> Iterator[tuple[int, bytes]]:
-        """See there."""
         from marin.plugins.ray.data import execute_by_data
 
         return execute_by_data(start, setup, tasks, workers)
 
     def held(self, address: str | None = None, *, cpus: float = 0) -> AbstractContextManager[None]:
-        """See there."""
         from marin.plugins.ray.cluster import one_ray
 
         return one_ray(address, cpus=cpus)

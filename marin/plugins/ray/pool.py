@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from ledger import LedgerError, Unavailable
-from marin.plugins.ray.cluster import connected
+from marin.plugins.ray.cluster import connect
 from marin.plugins.ray.meeting import held_address
 from marin.plugins.ray.resources import check, options
 from marin.plugins.ray.software import other_software_than, software
@@ -47,7 +47,7 @@ class RayRunner:
     def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order. Workers take the next task as soon as they have finished one."""
         count = max(1, min(self.workers, len(tasks)))
-        with connected(self._address, cpus=max(self.workers * self._together, self._each.cpus)) as ray:
+        with connect(self._address, cpus=max(self.workers * self._together, self._each.cpus)) as ray:
             check(ray, self._each, where=f"{count * self._together} worker(s)", count=count * self._together)
             # Of several together none can be begun again alone: the others wait for it in the middle of a program.
             lives = RESTARTS if self._together == 1 else 0

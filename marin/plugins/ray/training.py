@@ -27,8 +27,8 @@ from marin.errors import Interrupted, Paused, UsageError
 from marin.execution import tracker
 from marin.execution.step import StepResult, Task
 from marin.history.runs import stream_of
-from marin.plugins.ray.cluster import connected, logs_of
-from marin.plugins.ray.deaths import described
+from marin.plugins.ray.cluster import connect, logs_of
+from marin.plugins.ray.deaths import describe_death
 from marin.plugins.ray.software import software
 from marin.plugins.ray.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
 from marin.plugins.ray.writer import start_writer, writer_name
@@ -201,7 +201,7 @@ class _Training:
         made: bytes | None = None
         while made is None:
             try:
-                with connected(execution.address, cpus=execution.processes) as ray:
+                with connect(execution.address, cpus=execution.processes) as ray:
                     made = self._on(ray)
             except _Died as death:
                 log.debug("a new connection to Ray: %s", death)
@@ -236,8 +236,8 @@ class _Training:
                     raise
                 self._preempted(str(error), shape)
             except ray.exceptions.RayError as error:
-                self._preempted(described(error), shape)
-                raise _Died(described(error), engine=True) from error
+                self._preempted(describe_death(error), shape)
+                raise _Died(describe_death(error), engine=True) from error
 
     def _preempted(self, reason: str, shape: Shape | None) -> None:
         """Record a death; raises ``Unavailable`` when it was one too many."""
@@ -330,7 +330,7 @@ class _Training:
             except WorkerGroupError as error:
                 raise _reason_of(error.worker_failures, logs_of(ray), stopping=self._stopping) from error
             except (TrainingFailedError, ray.exceptions.RayError) as error:
-                raise _Died(described(error), engine=True) from error
+                raise _Died(describe_death(error), engine=True) from error
         return bytes(ended.return_value)
 
     def _watched(self, ray: Any, writer: Any, fit: Callable[[], Any]) -> Any:
@@ -381,7 +381,7 @@ def _reason_of(failures: Mapping[int, BaseException], logs: Path | None, *, stop
                     f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False
                 )
             return refused
-    told = "; ".join(f"worker {rank}: {described(error, logs)}" for rank, error in sorted(failures.items()))
+    told = "; ".join(f"worker {rank}: {describe_death(error, logs)}" for rank, error in sorted(failures.items()))
     return _Died(told[:1500], engine=False)
 
 

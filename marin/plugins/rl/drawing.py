@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 
 from marin.errors import Diverged
 from marin.plugins.exact.causal import hidden_states
-from marin.plugins.rl.policy import among, drawn_tokens, entropies, policy_logits, token_logprobs
+from marin.plugins.rl.policy import drawn_tokens, entropies, likely_logits, policy_logits, token_logprobs
 from marin.provenance.plugins import own_points
 from marin.recipe.schema import Recipe
 from marin.training.runtime import hosts
@@ -63,7 +63,7 @@ class Drawing:
     def drawn(
         self, arrays: Any, prompts: Tokens, keys: np.ndarray, said: Tokens | None = None
     ) -> tuple[Tokens, Looked]:
-        """A completion of each prompt, by its key, and what the pass says of them. ``said``: what somebody says they are: it is
+        """A completion of each prompt, by its key, and what the pass says of them. ``said``: what is claimed that they are: it is
         looked at, and never believed.
 
         Raises:
@@ -128,7 +128,7 @@ class Drawing:
     # -- what is proposed
 
     def proposed(self, arrays: Any, prompts: Tokens, keys: np.ndarray, begun: Tokens) -> Tokens:
-        """Completions that go on from their beginnings, as far as somebody proposes."""
+        """Completions that go on from their beginnings, as far as the drafts propose."""
         point = own_points("marin.drafts").get("drafts")
         if point is None:
             return begun
@@ -141,7 +141,7 @@ class Drawing:
 
     def _chosen(self, logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
         """As the policy draws."""
-        warm = among(self.objective, logits / np.float32(self.objective.temperature))
+        warm = likely_logits(self.objective, logits / np.float32(self.objective.temperature))
         return jnp.argmax(warm + noise, axis=-1).astype(jnp.int32)
 
     # -- how it is computed

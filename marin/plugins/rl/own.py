@@ -10,8 +10,8 @@ import msgspec
 from ledger import Store
 from marin.data.borrowed.chats import chat_template
 from marin.errors import UsageError
-from marin.plugins.rl.own_reward import named
-from marin.plugins.rl.prompts import read_file, written
+from marin.plugins.rl.own_reward import read_reward
+from marin.plugins.rl.prompts import encode_questions, read_file
 from marin.recipe.schema import Recipe, chats, check
 
 
@@ -33,7 +33,7 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
             cure="+objective=grpo",
         )
     if reward is not None:
-        own, content = named(reward)
+        own, content = read_reward(reward)
         store.put_bytes(content)
         objective = msgspec.structs.replace(objective, reward=own)
     if prompts is not None:
@@ -41,7 +41,7 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
         template = objective.chat_template
         if template is None and not all(isinstance(one.prompt, str) for one in found):
             template = _template(store, recipe)
-        kept = store.put_bytes(written(found)).digest
+        kept = store.put_bytes(encode_questions(found)).digest
         objective = msgspec.structs.replace(objective, prompts="own", questions=kept, chat_template=template)
     recipe = msgspec.structs.replace(recipe, objective=objective)
     check(recipe, where="objective")

@@ -25,7 +25,7 @@ USED = {name: names - {"random"} for name, names in MODULES.items() if name != "
 MOST_LINES = 1_000_000
 """Lines of Python that run for one reward."""
 TOOL = 4
-"""Of the numbers by which tools watch this interpreter, one that is no known tool's."""
+"""Of the numbers by which tools watch this interpreter, one that is not a known tool's."""
 Function = Callable[..., object]
 
 
@@ -33,7 +33,7 @@ class _TooLong(BaseException):
     """No ``except Exception`` of the function ends it."""
 
 
-def named(written: str) -> tuple[OwnReward, bytes]:
+def read_reward(written: str) -> tuple[OwnReward, bytes]:
     """``FILE.py:NAME`` as a recipe has it, and the file's bytes.
 
     Raises:
@@ -44,11 +44,13 @@ def named(written: str) -> tuple[OwnReward, bytes]:
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     if not file or not name.isidentifier() or path.is_absolute() or ".." in path.parts:
-        raise refused(f"--reward {written}", "FILE.py:NAME, a function of a file below the working folder", written)
+        raise reward_error(
+            f"--reward {written}", "FILE.py:NAME, a function of a file below the working folder", written
+        )
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise refused(str(path), "a file that can be read", error.strerror or str(error)) from None
+        raise reward_error(str(path), "a file that can be read", error.strerror or str(error)) from None
     found = OwnReward(file=path.as_posix(), function=name, digest=digest_bytes(content))
     function_of(found)
     return found, content
@@ -85,11 +87,11 @@ def _function(path: str, name: str, digest: str) -> Function:
         return _module(str(file.parent / relative), digest)
 
     where = f"{file.name}:{name}"
-    reach = Reach(Code(file.parent, USED, when_loaded(USED), module, refused), where)
+    reach = Reach(Code(file.parent, USED, when_loaded(USED), module, reward_error), where)
     reach.name(file.name, name)
     found = getattr(module(file.name), name)
     if not callable(found):
-        raise refused(where, "a function", type(found).__name__)
+        raise reward_error(where, "a function", type(found).__name__)
     return found
 
 
@@ -101,11 +103,11 @@ def _module(path: str, digest: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise refused(path, "a file that can be loaded", f"{type(error).__name__}: {error}"[:200]) from None
+        raise reward_error(path, "a file that can be loaded", f"{type(error).__name__}: {error}"[:200]) from None
     return module
 
 
-def called(
+def call_reward(
     function: Function,
     prompt: object,
     completion: str,
@@ -158,7 +160,7 @@ def _bounded(function: Function, given: Mapping[str, object]) -> object:
         watch.free_tool_id(TOOL)
 
 
-def refused(where: str, expected: str, found: str) -> UsageError:
+def reward_error(where: str, expected: str, found: str) -> UsageError:
     """What is said of a function that is not taken."""
     return UsageError(
         "a reward that cannot be taken",

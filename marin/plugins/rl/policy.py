@@ -46,10 +46,10 @@ def drawn_tokens(objective: Objective, logits: jax.Array, keys: jax.Array, posit
 
     each = jnp.broadcast_to(keys[:, None], (batch, length, 2)).reshape(-1, 2)
     noises = jax.vmap(noise)(each, positions.reshape(-1)).reshape(logits.shape)
-    return jnp.argmax(among(objective, logits) + noises, axis=-1).astype(jnp.int32)
+    return jnp.argmax(likely_logits(objective, logits) + noises, axis=-1).astype(jnp.int32)
 
 
-def among(objective: Objective, logits: jax.Array) -> jax.Array:
+def likely_logits(objective: Objective, logits: jax.Array) -> jax.Array:
     """Logits in which tokens that may not be drawn are minus infinity's place-holder: the least float32."""
     allowed = None
     if objective.top_k and objective.top_k < logits.shape[-1]:

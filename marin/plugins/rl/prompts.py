@@ -88,7 +88,7 @@ def read_file(path: Path, reward: str | OwnReward) -> tuple[Question, ...]:
     return tuple(found)
 
 
-def written(found: Sequence[Question]) -> bytes:
+def encode_questions(found: Sequence[Question]) -> bytes:
     """Questions as they are stored."""
     lines = [{"prompt": one.prompt, **(one.columns or {"answer": one.answer})} for one in found]
     return b"".join(canonical_bytes(line) + b"\n" for line in lines)
@@ -98,7 +98,7 @@ def read_stored(data: bytes, reward: str | OwnReward, *, where: str) -> tuple[Qu
     """The questions of a stored file.
 
     Raises:
-        DataError: it is no such file.
+        DataError: it is not such a file.
     """
     found = []
     for number, line in enumerate(data.splitlines(), start=1):
@@ -119,7 +119,7 @@ def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Que
         found = Question(prompt, _answer_of(value, where))
         check_answer(reward, found.answer, where=where)
     try:
-        written([found])  # half a character, a number that is not one, or beyond a double
+        encode_questions([found])  # half a character, a number that is not one, or beyond a double
     except LedgerError as error:
         raise _no_question(where, "values that a record can hold", str(error)[:160]) from None
     return found

@@ -63,7 +63,7 @@ def hex_floats(values: np.ndarray) -> str:
 
 
 def read_record(data: bytes) -> UpdateRecord | None:
-    """What is stored; None where it is no such record."""
+    """What is stored; None where it is not such a record."""
     try:
         return msgspec.json.decode(data, type=UpdateRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -131,7 +131,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The beginning of what somebody wrote, without what a terminal would do."""
+    """The beginning of what a user wrote, without what a terminal would do."""
     return ascii(text[:40])[1:-1]
 
 
@@ -139,7 +139,7 @@ def first_of_each(recipe: Recipe, store: Store, data: bytes) -> Sequence[tuple[s
     """Prompt, first completion and its reward, as people read them.
 
     Raises:
-        DataError: it is no record of this recipe.
+        DataError: it is not a record of this recipe.
     """
     objective, record = recipe.objective, read_record(data)
     assert objective is not None

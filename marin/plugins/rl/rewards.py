@@ -28,7 +28,7 @@ def regular_expression(completion: str, answer: str) -> float:
     alone, whatever the answer says.
 
     Raises:
-        DataError: it is no such expression.
+        DataError: it is not such an expression.
     """
     return 1.0 if _matches(answer, completion) else 0.0
 
@@ -44,7 +44,7 @@ def check_answer(reward: str, answer: str, *, where: str) -> None:
     """That a reward can be had of an answer.
 
     Raises:
-        DataError: it has no number, or is no regular expression.
+        DataError: it has no number, or is not a regular expression.
     """
     if reward == "numeric_answer" and _last_number(answer) is None:
         raise DataError(

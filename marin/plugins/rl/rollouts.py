@@ -1,7 +1,7 @@
 """The completions of an update, drawn by the state before it: a pure function of that state, the recipe and the update's number.
 
 Prompt n of a training is question ``order(n)`` of the set, in the order of the recipe's seed. Token t of completion c of it is
-drawn by threefry, keyed by seed, n, c and t alone (:mod:`marin.plugins.rl.drawing`). Completions that somebody says were drawn
+drawn by threefry, keyed by seed, n, c and t alone (:mod:`marin.plugins.rl.drawing`). Completions that are claimed to be drawn
 take one pass. The state that draws is the one before the update, or as many updates behind it as the recipe says.
 """
 
@@ -26,7 +26,7 @@ from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.drawing import Drawing, Looked, Tokens
-from marin.plugins.rl.own_reward import called, function_of
+from marin.plugins.rl.own_reward import call_reward, function_of
 from marin.plugins.rl.prompts import Message, Question, questions_of
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
@@ -123,13 +123,11 @@ class DrawnRollouts:
         return Rollout(repeated, ids, columns, record.encode(), measured)
 
     def close(self) -> None:
-        """As there."""
         if self._samplers is not None:
             self._samplers.close()
 
     @property
     def program(self) -> Mapping[str, str]:
-        """As there."""
         return {"completions": self._drawing.look.program.digest}
 
     # -- prompts and texts
@@ -356,7 +354,7 @@ def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]],
 
     def own(question: Question, text: str, tokens: Sequence[int]) -> float:
         columns = question.columns or {"answer": question.answer}
-        return called(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
+        return call_reward(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
 
     return own
 

@@ -34,7 +34,7 @@ def splash(block: int, *, interpret: bool = False) -> Iterator[None]:
     def ours(
         QPos: Any, KPos: Any, Key: Any, query: NamedArray, key: NamedArray, value: NamedArray, *more: Any, **how: Any
     ) -> Any:
-        return attended(query, key, value, more[0], how["scaling_factor"], block, interpret=interpret)
+        return attention(query, key, value, more[0], how["scaling_factor"], block, interpret=interpret)
 
     levanter_attention._tpu_splash_attention = ours
     try:
@@ -43,7 +43,7 @@ def splash(block: int, *, interpret: bool = False) -> Iterator[None]:
         levanter_attention._tpu_splash_attention = theirs
 
 
-def attended(
+def attention(
     query: NamedArray,
     key: NamedArray,
     value: NamedArray,

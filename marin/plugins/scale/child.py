@@ -57,7 +57,7 @@ class AnswerCache:
         try:
             made = read(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
-            made = refused(str(error))
+            made = failed_program(str(error))
         if path is not None:
             with suppress(StorageFailed):  # it is compiled again the next time
                 write_whole(path, msgspec.json.encode(made))
@@ -113,7 +113,7 @@ def read(compiled: Any) -> ProgramAnswer:
     )
 
 
-def refused(said: str) -> ProgramAnswer:
+def failed_program(said: str) -> ProgramAnswer:
     """A program that the compiler did not make."""
     needed = _NEEDED.search(said)
     size = int(float(needed[1]) * _UNITS[needed[2]]) if needed else 0

@@ -60,7 +60,7 @@ def compile(options: CompileOptions) -> None:
 
 
 def _as_json(made: Forecast, other: Forecast | None, assumed: list[str], vocabulary: int) -> dict[str, Any]:
-    from marin.plugins.scale.compiled import KERNELS, brought, identities
+    from marin.plugins.scale.compiled import KERNELS, bytes_received, identities
 
     theirs = identities(other.answer) if other is not None else {}
     answer, seconds = made.answer, made.seconds
@@ -79,7 +79,7 @@ def _as_json(made: Forecast, other: Forecast | None, assumed: list[str], vocabul
                 {
                     "kind": item.kind,
                     "dtype": item.dtype,
-                    "bytes": item.times * brought(item),
+                    "bytes": item.times * bytes_received(item),
                     "devices": item.group or answer.chips,
                 }
                 for item in one.collectives

@@ -98,14 +98,16 @@ class Forecast:
     def moved(self) -> float:
         """Bytes that collectives bring to a chip in a train step."""
         return sum(
-            one.executions * brought(item) * item.times for one in self.answer.programs for item in one.collectives
+            one.executions * bytes_received(item) * item.times
+            for one in self.answer.programs
+            for item in one.collectives
         )
 
     @property
     def stock_moved(self) -> float | None:
         """The same of the stock step."""
         stock = self.answer.stock
-        return None if stock is None else sum(brought(item) * item.times for item in stock.collectives)
+        return None if stock is None else sum(bytes_received(item) * item.times for item in stock.collectives)
 
     def utilisation(self, seconds: tuple[float, float]) -> float:
         """Model FLOPs of a train step over what the slice's peak would do in that time."""
@@ -133,7 +135,7 @@ class Forecast:
             for one in programs
         )
         moving = sum(
-            one.executions * item.times * brought(item) * self._delay(item) / self.chip.link
+            one.executions * item.times * bytes_received(item) * self._delay(item) / self.chip.link
             for one in programs
             for item in one.collectives
         )
@@ -153,7 +155,7 @@ AFTER = ("update", "square", "total", "prints", "add")
 """Programs that run when nothing lies between the parts of a model any more."""
 
 
-def brought(item: Moved) -> float:
+def bytes_received(item: Moved) -> float:
     """Bytes that a collective brings to a device: of its result, what the device had not (all, where its group is not known);
     of a sum that is gathered again twice that."""
     share = (item.group - 1) / item.group if item.group > 1 else float(item.group == 0)

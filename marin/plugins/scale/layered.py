@@ -49,17 +49,7 @@ from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, REPLICA, TrainState
-from marin.training.step.contract import (
-    Memory,
-    Program,
-    Step,
-    StepOutcome,
-    as_words,
-    floats,
-    logical_shards,
-    nbytes,
-    words,
-)
+from marin.training.step import contract
 from marin.training.step.slices import Layout, Leaves, SlicedState
 from marin.training.step.update import slice_square, slice_update
 
@@ -92,11 +82,11 @@ def passes(count: int) -> list[int]:
     return [int(f"{number:0{bits}b}"[::-1], 2) if bits else 0 for number in range(count)]
 
 
-class LayeredStep(Step):
+class LayeredStep(contract.Step):
     """A train step layer by layer, in logical shards and slices."""
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
-        shards = logical_shards(recipe, mesh)
+        shards = contract.logical_shards(recipe, mesh)
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards, stack_of(recipe)))
         self.replicas = mesh.shape.get(REPLICA, 1)
         self.within = self.devices // self.replicas
@@ -111,17 +101,15 @@ class LayeredStep(Step):
         self._scratch: Any = None
         self.programs = self._compiled()
 
-    def _compile(self, lowered: jax.stages.Lowered) -> Program:
+    def _compile(self, lowered: jax.stages.Lowered) -> contract.Program:
         return lowered.compile()
 
     @property
-    def named(self) -> Mapping[str, Program]:
-        """As in every step."""
+    def named(self) -> Mapping[str, contract.Program]:
         return self.programs
 
     @property
     def computing(self) -> frozenset[str]:
-        """As in every step."""
         return frozenset(name for name in self.programs if name.removesuffix("_blank") in COMPUTES)
 
     @property
@@ -135,7 +123,7 @@ class LayeredStep(Step):
         return times | {"layer_back": turns * layers, "gather_layer": 2 * turns * layers, "leave_layer": turns * layers}
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> contract.Memory:
         """As in every step. Of a gradient there is one copy, and one more for each level of the tree over passes and for
         microbatches; between the parts are what goes from layer to layer, weights that were gathered ahead, and the gradient
         by ``last`` of tied weights, which stays until ``leave_first``."""
@@ -150,18 +138,18 @@ class LayeredStep(Step):
         copies = 1 + (len(self.passes) - 1).bit_length() + (self.microbatches > 1)
         lying = {f"gather_{name}": size for name, size in part.items()}
         lying |= {f"leave_{name}": sum(sizes[i] for i in self._leaving(name)) for name in PARTS}
-        tied = nbytes([parts.shapes("last")[parts.indices["last"].index(i)] for i in parts.tied])
+        tied = contract.nbytes([parts.shapes("last")[parts.indices["last"].index(i)] for i in parts.tied])
         lying["leave_first"] += tied
         lying |= {"first": x, "layer": 2 * x, "layer_back": x, "last": x + tied}
         lying |= {"update": (2 * sum(sizes) + moments) // own, "square": sum(sizes) // own, "add": 2 * sum(sizes)}
-        ahead = AHEAD * nbytes(parts.shapes("layer"))
-        return Memory(sum(sizes) + moments, copies * sum(sizes), (parts.layers + 1) * x + ahead + tied, lying)
+        ahead = AHEAD * contract.nbytes(parts.shapes("layer"))
+        return contract.Memory(sum(sizes) + moments, copies * sum(sizes), (parts.layers + 1) * x + ahead + tied, lying)
 
     # What is compiled
 
-    def _compiled(self) -> dict[str, Program]:
+    def _compiled(self) -> dict[str, contract.Program]:
         with ThreadPoolExecutor(COMPILERS, thread_name_prefix="compiler") as compilers:
-            coming: dict[str, Callable[[], Program]] = {}
+            coming: dict[str, Callable[[], contract.Program]] = {}
             for name, function, likes, how in self._definitions():
                 if name.removesuffix("_blank") in COMPUTES:
                     coming[name] = self._each(compilers, function, likes, **how)
@@ -173,7 +161,7 @@ class LayeredStep(Step):
 
     def _together(
         self, compilers: ThreadPoolExecutor, function: Any, likes: Sequence[Any], out: Any, donate: tuple[int, ...] = ()
-    ) -> Callable[[], Program]:
+    ) -> Callable[[], contract.Program]:
         """A program over the mesh. ``out``: the sharding of what it gives."""
         specs = jax.tree.map(lambda x: x.sharding.spec, tuple(likes))
         over = jax.shard_map(
@@ -184,7 +172,7 @@ class LayeredStep(Step):
 
     def _each(
         self, compilers: ThreadPoolExecutor, function: Any, likes: Sequence[Any], out: Any, donate: tuple[int, ...] = ()
-    ) -> Callable[[], Program]:
+    ) -> Callable[[], contract.Program]:
         """A program that each device executes by itself, on its rows of arrays whose first axis lies over the devices, and on
         whole scalars."""
         split = [jax.tree.map(_lies_over_devices, like) for like in likes]
@@ -206,7 +194,7 @@ class LayeredStep(Step):
         here = [device for device in self.mesh.devices.ravel() if device.process_index == jax.process_index()]
         return here[:1] if self.recipe.arithmetic.profile in CPU_PROFILES else here
 
-    def _spread(self, programs: Mapping[Any, Any], out: NamedSharding, donated: tuple[int, ...]) -> Program:
+    def _spread(self, programs: Mapping[Any, Any], out: NamedSharding, donated: tuple[int, ...]) -> contract.Program:
         return EachDevice(programs, out, donated)
 
     def _local(self, like: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -238,7 +226,7 @@ class LayeredStep(Step):
         x = devices(jax.ShapeDtypeStruct((*shape, recipe.model.hidden_dim), dtype))
         tokens = devices(jax.ShapeDtypeStruct(shape, jnp.int32))
         counted = devices(jax.ShapeDtypeStruct(shape, jnp.float32))
-        weights = {part: devices(jax.eval_shape(words, parts.shapes(part))) for part in PARTS}
+        weights = {part: devices(jax.eval_shape(contract.words, parts.shapes(part))) for part in PARTS}
         params = slices(layout.param_names, layout.params)
         moments = slices(layout.moment_names, layout.moments)
         grads = tuple(params for _ in range(self.local_slices))
@@ -249,26 +237,26 @@ class LayeredStep(Step):
 
             # What a layer makes on the way forward is not kept: the way back makes it again from the layer's input.
             def layer_back(w: Any, x: Any, tokens: Any, dy: Any, some: Parts = some) -> Any:
-                _, back = jax.vjp(lambda w, x: some.layer(w, x, tokens), floats(w, dtype), x)
+                _, back = jax.vjp(lambda w, x: some.layer(w, x, tokens), contract.floats(w, dtype), x)
                 dw, dx = back(dy)
-                return words(dw), dx
+                return contract.words(dw), dx
 
             def last(w: Any, x: Any, tokens: Any, counted: Any, some: Parts = some) -> Any:
                 def summed(w: Any, x: Any) -> Any:
                     return some.last(w, x, tokens, counted)
 
-                (loss, (dw, dx)), weight = _grad(summed)(floats(w, dtype), x)
-                return words(dw), dx, loss, weight
+                (loss, (dw, dx)), weight = _grad(summed)(contract.floats(w, dtype), x)
+                return contract.words(dw), dx, loss, weight
 
             def layer(w: Any, x: Any, tokens: Any, some: Parts = some) -> Any:
-                return some.layer(floats(w, dtype), x, tokens)
+                return some.layer(contract.floats(w, dtype), x, tokens)
 
             def first(w: Any, tokens: Any, some: Parts = some) -> Any:
-                return some.first(floats(w, dtype), tokens)
+                return some.first(contract.floats(w, dtype), tokens)
 
             def first_back(tokens: Any, dx: Any, some: Parts = some) -> Any:
                 zeros = tuple(jnp.zeros(x.shape, x.dtype) for x in some.shapes("first"))  # it is linear in its weights
-                return words(jax.vjp(lambda w: some.first(w, tokens), zeros)[1](dx)[0])
+                return contract.words(jax.vjp(lambda w: some.first(w, tokens), zeros)[1](dx)[0])
 
             # The longest first, because compilers work side by side and the last one decides when training begins.
             lifted = {"out": by_device}
@@ -322,7 +310,9 @@ class LayeredStep(Step):
         dtype, found = compute_dtype(self.recipe), []
         for position, like in enumerate(self.parts[False].shapes(part)):
             mine = [piece[position][0] for piece in pieces]
-            rows: jax.Array = words(jnp.stack([x[layer] if part == "layer" else x for x in mine]).astype(dtype))
+            rows: jax.Array = contract.words(
+                jnp.stack([x[layer] if part == "layer" else x for x in mine]).astype(dtype)
+            )
             if self.within > 1:
                 for groups in self.gatherings:
                     rows = jax.lax.all_gather(rows, DATA, tiled=True, axis_index_groups=groups)
@@ -339,7 +329,7 @@ class LayeredStep(Step):
             dtype = compute_dtype(self.recipe)
             grad = grads[position][0].reshape(-1)
             if index in tied:
-                grad = words(_float32(dtype, tied[index][0].reshape(-1)) + _float32(dtype, grad))
+                grad = contract.words(_float32(dtype, tied[index][0].reshape(-1)) + _float32(dtype, grad))
                 dtype = jnp.dtype(jnp.float32)
             shape = kept[0][position].shape[2 if part == "layer" else 1 :]
             grad = jnp.pad(grad, (0, self.layout.slices * math.prod(shape) - grad.size))
@@ -362,13 +352,13 @@ class LayeredStep(Step):
         return [i for i in parts.indices[part] if part != "last" or i not in parts.tied]
 
     def _together_words(self, x: jax.Array, axis: str) -> jax.Array:
-        return as_words(lambda x: jax.lax.all_gather(x, axis), x)
+        return contract.as_words(lambda x: jax.lax.all_gather(x, axis), x)
 
     def _over_replicas(self, x: jax.Array) -> jax.Array:
         return halves(self._together_words(x, REPLICA)) if self.replicas > 1 else x
 
     def _total(self, squares: Leaves) -> jax.Array:
-        together = as_words(lambda x: jax.lax.all_gather(x, DATA, tiled=True), jnp.concatenate(squares))
+        together = contract.as_words(lambda x: jax.lax.all_gather(x, DATA, tiled=True), jnp.concatenate(squares))
         return halves(together)
 
     def _prints(self, pieces: tuple[jax.Array, ...]) -> jax.Array:
@@ -382,7 +372,7 @@ class LayeredStep(Step):
 
     def run(
         self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
-    ) -> tuple[SlicedState, StepOutcome]:
+    ) -> tuple[SlicedState, contract.StepOutcome]:
         """As :meth:`Step.run`."""
         whole: Any = None
         size = self.recipe.trainer.batch_size // self.recipe.arithmetic.logical_shards
@@ -484,7 +474,6 @@ class LayeredStep(Step):
 
     @cached_property
     def optimised(self) -> Mapping[str, str]:
-        """As in every step."""
         return {name: hlo.Program.read(self.programs[name].as_text()).identity for name in sorted(self.computing)}
 
     def foreign_products(self) -> list[str]:
@@ -545,7 +534,7 @@ class EachDevice:
 
 def _float32(dtype: Any, x: jax.Array) -> jax.Array:
     """Words of ``dtype`` as float32."""
-    return jnp.asarray(floats(x, dtype), jnp.float32)
+    return jnp.asarray(contract.floats(x, dtype), jnp.float32)
 
 
 def _not_too_far_ahead(made: Sequence[jax.Array]) -> None:

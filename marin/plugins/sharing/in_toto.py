@@ -25,7 +25,7 @@ from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History
 from marin.record.events import Output, ReplayCompleted
 from marin.record.verdicts import NAMES, SHOWN
-from marin.verify.agreement import agreed
+from marin.verify.agreement import consistent_run
 
 PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
@@ -34,8 +34,8 @@ BUILDER = "urn:marin:executor:v1"
 
 
 def attestations(history: History, run: str, signer: Signer) -> str:
-    """:func:`bundle` of a run whose events agree with one another; raises as :func:`marin.verify.agreement.agreed`."""
-    return bundle(agreed(history, run), signer)
+    """:func:`bundle` of a run whose events agree with one another; raises as :func:`marin.verify.agreement.consistent_run`."""
+    return bundle(consistent_run(history, run), signer)
 
 
 def bundle(run: Run, signer: Signer) -> str:

@@ -35,7 +35,7 @@ from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.segments.compare import chain
-from marin.verify.verdict import Verdict, judged
+from marin.verify.verdict import Verdict, judge_safely
 
 PREDICATE: Final = "urn:marin:unlearning:v2"
 QUESTIONS: Final = ("signature", "events", "fields")
@@ -304,7 +304,7 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey], policy: Witnes
         return _fields(found["said"], found["proven"], found["run"], file.name)
 
     for name, question in zip(QUESTIONS, (signature, events, fields), strict=True):
-        verdicts[name] = judged(question)
+        verdicts[name] = judge_safely(question)
         if verdicts[name].outcome not in ("PASS", "PARTIAL"):
             break
     return Judgement(found["run"], verdicts)

@@ -23,7 +23,7 @@ MOST = 500
 """Documents that a recipe can exclude (:data:`marin.recipe.section.Documents`)."""
 
 
-def chosen(run: Run, store: Store, sources: Sequence[str], where: Mapping[str, str]) -> list[str]:
+def choose_documents(run: Run, store: Store, sources: Sequence[str], where: Mapping[str, str]) -> list[str]:
     """Ids of the documents in the training data of ``run`` that are of one of ``sources`` (any, where there is none) and
     whose metadata has every value of ``where``, as text.
 

@@ -92,7 +92,7 @@ def requests(history: History, run: str) -> list[Fact[UnlearningRequested]]:
     return list(facts(history, UnlearningRequested, stream=unlearning_stream(run)))
 
 
-def begun(history: History, run: Run) -> UnlearningForked | None:
+def fork_of(history: History, run: Run) -> UnlearningForked | None:
     """Where the training of ``run`` began that was forked from another; None of one that was not."""
     step = run.steps.get("train")
     stream = stream_of(step.origin if step is not None else run.run)

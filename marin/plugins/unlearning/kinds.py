@@ -2,7 +2,7 @@
 documents did to a loss.
 
 A training that was forked (``unlearning.forked``) begins with train steps of another run. That they are what its own recipe
-leads to, is found by replay like everything else of it. Here: that somebody asked for it before; that the recipe differs from
+leads to, is found by replay like everything else of it. Here: that a user asked for it before; that the recipe differs from
 the other run's in these documents alone; that the fork is where the other run had not read any of them, by what the request
 says (the verdict ``data`` derives it from the tokens); and that what was taken over is what the other run recorded.
 """
@@ -45,7 +45,7 @@ def attribution_stream(run: str) -> str:
 
 
 class UnlearningRequested(Body, frozen=True):
-    """Somebody asked that ``documents`` be excluded from what run ``from_run`` is; recorded before the work, in the
+    """A user asked that ``documents`` be excluded from what run ``from_run`` is; recorded before the work, in the
     stream ``unlearning/<from_run>``. ``recipe``: digest of the recipe that excludes them too. ``first_use``: the first
     train step that read one of them; ``step``: the train step before which the training is forked, and ``state`` the
     recorded state there."""

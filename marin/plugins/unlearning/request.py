@@ -25,7 +25,7 @@ from marin.history.runs import load, resolve
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.queries.uses import readings
 from marin.plugins.unlearning import forks
-from marin.plugins.unlearning.choosing import chosen
+from marin.plugins.unlearning.choosing import choose_documents
 from marin.plugins.unlearning.forks import Place
 from marin.plugins.unlearning.kinds import UnlearningRequested, unlearning_stream
 from marin.recipe.schema import Recipe, digest, from_plain, plain
@@ -79,7 +79,7 @@ def plan(
     root: Root, name: str, ids: Sequence[str], *, sources: Sequence[str] = (), where: Mapping[str, str] | None = None
 ) -> Plan:
     """Find out what it takes to unlearn the documents with these ids from a run, and those of ``sources`` with the
-    metadata ``where`` (:func:`marin.plugins.unlearning.choosing.chosen`); of the latter not all need to have been read.
+    metadata ``where`` (:func:`marin.plugins.unlearning.choosing.choose_documents`); of the latter not all need to have been read.
 
     Raises:
         UsageError: there is no such run; it is not complete, or one that this cannot be done with; no train step of it
@@ -99,7 +99,7 @@ def plan(
             found="run.started excludes it",
             cure="leave it out",
         )
-    also = chosen(run, store, sources, where or {}) if sources or where else []
+    also = choose_documents(run, store, sources, where or {}) if sources or where else []
     documents = _documents_of(run, store, tuple(sorted({*ids, *also})), frozenset(ids))
     changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids, *also})))
     changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
@@ -149,9 +149,9 @@ def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named:
                 cure=f"nothing of run {run} can be kept: train with exclude=[...] from the start",
             )
     if found.emptied is not None:
-        from marin.training.blank import emptied
+        from marin.training.blank import empty_batch
 
-        raise emptied(found.emptied)
+        raise empty_batch(found.emptied)
 
 
 def _copies(corpus: Path, recipe: Recipe, ids: frozenset[str]) -> dict[str, tuple[str, ...]]:

@@ -15,18 +15,9 @@ from marin.errors import MarinError
 from marin.history.run import Run
 from marin.history.runs import load_named, stream_of
 from marin.history.table.evaluations import recorded_evaluations
+from marin.plugins.wandb import run as runs
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
-from marin.plugins.wandb.run import (
-    checkpoint_of,
-    evaluations_of,
-    measured_in,
-    opened,
-    output_of,
-    reaching,
-    rows_of,
-    training_of,
-)
 from marin.record import events
 from marin.record.events import LoopSegment, TrainSegment
 from marin.record.root import Root
@@ -43,28 +34,28 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
     """
     history = root.history()
     recorded = load_named(history, name)
-    known = logged_points(folder, recorded.run, training_of(recorded), asked.mode)
+    known = logged_points(folder, recorded.run, runs.training_of(recorded), asked.mode)
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
     segments: list[TrainSegment | LoopSegment] = [fact.body for fact in recorded.segments]
     segments += [fact.body for fact in recorded.loop]
-    rows = rows_of(recorded.started.body.recipe, segments, measured_in(own))
+    rows = runs.rows_of(recorded.started.body.recipe, segments, runs.measured_in(own))
     evaluated = sorted(recorded_evaluations(history, recorded.run), key=lambda body: body.step)
-    with reaching(asked.mode):
-        run = opened(recorded, root, folder, asked)
+    with runs.reaching(asked.mode):
+        run = runs.open_run(recorded, root, folder, asked)
         try:
             for number, values in sorted(rows.items()):
                 if number > known.step:
                     run.log({STEP: number, **values}, step=number)
             for body in evaluated:
-                points = evaluations_of(body).items()
+                points = runs.evaluations_of(body).items()
                 if new := {key: value for key, value in points if (key, body.step) not in known.evaluated}:
                     run.log({EVALUATED: body.step, **new}, step=max(body.step, run.step))
             run.summary.update(_summary(recorded))
             for saved in recorded.checkpoints:
                 if (f"{recorded.run}-checkpoint", saved.body.artifact) not in known.artifacts:
-                    run.log_artifact(checkpoint_of(recorded.run, saved.body), aliases=[f"step-{saved.body.step}"])
+                    run.log_artifact(runs.checkpoint_of(recorded.run, saved.body), aliases=[f"step-{saved.body.step}"])
             for step in (state.result for state in recorded.ordered_states()):
-                if step is None or ((made := output_of(step)).name, step.output.artifact) in known.artifacts:
+                if step is None or ((made := runs.output_of(step)).name, step.output.artifact) in known.artifacts:
                     continue
                 if step.cached and asked.mode == "online":
                     run.use_artifact(made)

@@ -22,9 +22,9 @@ def write(root: Root, view: Run, values: Values) -> Iterator[Written]:
         MarinError: wandb did not write one.
     """
     from marin.plugins.wandb.export import export_wandb
-    from marin.verify.agreement import agreed
+    from marin.verify.agreement import consistent_run
 
-    run = agreed(root.history(), view.run).run
+    run = consistent_run(root.history(), view.run).run
     yield Written("wandb", export_wandb(root, run, values["wandb"]), view.started.body.recipe_digest)
 
 

@@ -3,7 +3,7 @@ reference.
 
 ``wandb`` itself writes the files, in offline mode unless ``wandb.mode=online`` was said: nothing is sent, and no key, address or
 user's setting is looked at. What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever
-somebody wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
+a user wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
 ``wandb sync`` joins them. Online the folder is ``wandb/run-…-<run>``, and what it holds was sent.
 
 What follows a training lies in the user's cache (:meth:`marin.record.root.Root.views`): a root travels, and neither shall what
@@ -70,10 +70,10 @@ def reaching(mode: str) -> Iterator[None]:
         os.environ |= before
 
 
-def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
+def open_run(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
     """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`reaching`."""
     folder.mkdir(parents=True, exist_ok=True)
-    group, name = placed(ledger_run, asked)
+    group, name = group_and_name(ledger_run, asked)
     run = wandb.init(
         dir=str(folder),
         id=ledger_run.run,
@@ -105,7 +105,7 @@ def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
     return run
 
 
-def placed(run: Run, asked: Choice) -> tuple[str | None, str]:
+def group_and_name(run: Run, asked: Choice) -> tuple[str | None, str]:
     """Group and name of a run: as they were given, or of tag, model and data where there is a tag."""
     recipe = run.started.body.recipe
     group = asked.group

@@ -20,13 +20,11 @@ class WandbTracker:
     """The entry point ``wandb``."""
 
     def choose(self, words: Mapping[str, str]) -> bool:
-        """See :class:`marin.execution.tracker.Tracker`."""
         keep(choice := from_words(words))
         return choice.log
 
     @contextmanager
     def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
-        """See :class:`marin.execution.tracker.Tracker`."""
         from marin.plugins.wandb.live import LiveJournal
 
         live = LiveJournal(journal, root, run)
@@ -36,7 +34,6 @@ class WandbTracker:
             live.close()
 
     def completed(self, root: Root, run: str) -> None:
-        """See :class:`marin.execution.tracker.Tracker`."""
         from marin.plugins.wandb.export import export_wandb
 
         try:

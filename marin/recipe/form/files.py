@@ -50,7 +50,7 @@ def installed_conf() -> Path:
 
 
 def groups(conf: Path) -> dict[str, list[str]]:
-    """The members of every group that the defaults of config.yaml name; other folders beside them are none of a
+    """The members of every group that the defaults of config.yaml name; other folders beside them are not of a
     recipe.
 
     Raises:
@@ -78,7 +78,7 @@ def _of_defaults(text: bytes) -> list[str]:
 
 
 def own_groups(conf: Path) -> dict[str, list[str]]:
-    """The members of every folder below ``conf`` that is no group of the defaults: groups that ``+GROUP=NAME`` adds."""
+    """The members of every folder below ``conf`` that is not a group of the defaults: groups that ``+GROUP=NAME`` adds."""
     known = groups(conf)
     folders = sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in known)
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}

@@ -1,4 +1,4 @@
-"""The name that somebody meant who wrote another: a misspelling, or what people shorten it to."""
+"""The name that a user meant who wrote another: a misspelling, or what people shorten it to."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def check_name(name: object, where: str) -> None:
 
 
 def check_written(values: object, name: str, where: str) -> None:
-    """Refuse null in a field of its own that Levanter could not compute with, in the section as somebody wrote it.
+    """Refuse null in a field of its own that Levanter could not compute with, in the section as a user wrote it.
 
     Raises:
         UsageError: which field.

@@ -151,8 +151,8 @@ def first_difference(one: Any, other: Any, path: str = "") -> tuple[str, Any] | 
     return next((found for name, left, right in items if (found := first_difference(left, right, name))), None)
 
 
-def written(value: Any) -> Any:
+def as_written(value: Any) -> Any:
     """``value`` (builtins) without what no record has: null in a field that was added later."""
     if isinstance(value, Mapping):
-        return {key: written(item) for key, item in value.items() if item is not None or key not in ADDED_LATER}
-    return [written(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: as_written(item) for key, item in value.items() if item is not None or key not in ADDED_LATER}
+    return [as_written(item) for item in value] if isinstance(value, list | tuple) else value

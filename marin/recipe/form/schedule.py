@@ -69,10 +69,10 @@ def in_words(recipe: Recipe) -> str:
     """One line for people: the steps, and what was asked for and cannot be."""
     found = schedule_of(recipe)
     steps = f"rises for {found.warmup} train steps, stays for {found.stable}, falls for {found.decay} of {found.whole}"
-    return "; ".join([f"learning rate: {steps}", *cut(recipe)])
+    return "; ".join([f"learning rate: {steps}", *too_long(recipe)])
 
 
-def cut(recipe: Recipe) -> list[str]:
+def too_long(recipe: Recipe) -> list[str]:
     """What of the schedule is longer than the train steps that it has, in words."""
     found, optimizer, asked = schedule_of(recipe), recipe.optimizer, decay_steps(recipe)
     words = []

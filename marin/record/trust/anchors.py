@@ -66,7 +66,7 @@ def find_anchors(repository: Path, origin: str) -> Iterator[GitAnchor]:
         try:
             checkpoint = LogCheckpoint.parse(_git(repository, "cat-file", "blob", blob).partition("\n\n")[0] + "\n")
         except LedgerError:
-            continue  # a note of somebody else's
+            continue  # a note of someone else's
         if checkpoint.origin == origin:
             time = _git(repository, "log", "-1", "--format=%cI", f"--find-object={blob}", f"refs/notes/{NOTES}").strip()
             yield GitAnchor("note", commit, time, origin, checkpoint.size, checkpoint.root)

@@ -21,7 +21,7 @@ def named_keys(storage: ledger.Storage) -> list[ledger.VerifierKey]:
 
     Raises:
         ledger.NotFound: there is no root.
-        Malformed: what it names is no key.
+        Malformed: what it names is not a key.
     """
     lines = storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")
     return [ledger.VerifierKey.parse(line) for line in lines]

@@ -2,7 +2,7 @@
 
     joined/<address>.json   {"address": …, "certificate": …, "vkey": …} in the user's configuration folder
 
-An invitation is the same in one line. What it says is believed as far as its line was got from somebody who is believed: the
+An invitation is the same in one line. What it says is believed as far as its line was got from a user who is believed: the
 certificate is that of the service, so nobody in between can take its place, and the verifier key that of the log. The address
 of such a root is ``ledger://HOST:PORT``.
 """
@@ -46,7 +46,7 @@ class Joined:
         return _INVITATION + base64.b64encode(json.dumps(self._fields(), sort_keys=True).encode()).decode()
 
     def keep(self) -> Path:
-        """Write it where :func:`joined` finds it."""
+        """Write it where :func:`joined_log` finds it."""
         path = _path(self.address)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, json.dumps(self._fields(), sort_keys=True).encode() + b"\n")
@@ -82,7 +82,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``.
 
     Raises:
-        UsageError: it is no such address.
+        UsageError: it is not such an address.
     """
     found = _ADDRESS.match(address)
     if found is None or int(found["port"]) > 65535:
@@ -117,7 +117,7 @@ def read_invitation(line: str) -> Joined:
         ) from None
 
 
-def joined(address: str) -> Joined:
+def joined_log(address: str) -> Joined:
     """The log that is served at this address, as its invitation said.
 
     Raises:
@@ -148,13 +148,13 @@ def joined(address: str) -> Joined:
 
 def open_joined(address: str, *, readonly: bool = False) -> ledger.Storage:
     """The files of a root at ``ledger://HOST:PORT``."""
-    there = joined(address.partition("://")[2].rstrip("/"))
+    there = joined_log(address.partition("://")[2].rstrip("/"))
     return ledger.RemoteStorage(there.location, there.connect)
 
 
 def connect(location: str) -> ledger.RemoteClient:
     """The service of the root at this address."""
-    return joined(location.partition("://")[2].rstrip("/")).connect()
+    return joined_log(location.partition("://")[2].rstrip("/")).connect()
 
 
 def _joined(data: bytes) -> Joined:

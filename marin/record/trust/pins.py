@@ -1,7 +1,7 @@
 """What a user has seen of logs before: for each origin its keys and its newest checkpoint, kept outside every root.
 
 A key signs one origin, and an origin has one key and those that the log itself handed over to (a proof that the key
-before signed). A log that was rolled back, or that shows another history to somebody who has seen it, can not be
+before signed). A log that was rolled back, or that shows another history to a user who has seen it, can not be
 consistent with the pin. The first look at a log only remembers.
 
 Each pin is a small JSON file beside the leaf hashes of the log as it was pinned. These tell an older copy of the log,
@@ -302,7 +302,7 @@ def read_pin(path: Path) -> Pin:
     """The pin in a file.
 
     Raises:
-        ledger.Unavailable: it cannot be read, or is no pin.
+        ledger.Unavailable: it cannot be read, or is not a pin.
     """
     try:
         return Pin.parse(path.read_bytes())

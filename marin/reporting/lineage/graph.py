@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from marin.history.run import Run, StepState
-from marin.process.text import short, written
+from marin.process.text import number_text, short
 from marin.recipe.units import human_size
 from marin.record.verdicts import NEVER, overall
 
@@ -134,7 +134,7 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
         ("identity", step.identity),
         ("reused from", f"event {result.completed_at}" if result is not None and result.cached else ""),
         ("error", step.error),
-        *((name, written(value)) for name, value in sorted(step.metrics.items())),
+        *((name, number_text(value)) for name, value in sorted(step.metrics.items())),
     ]
     detail = (
         f"{short(output.digest)} · {human_size(output.size)}" if output is not None else f"{run.run} · {step.state}"

@@ -26,7 +26,7 @@ from marin.reporting.verification.segments import (
     timeline,
 )
 from marin.reporting.verify_command import verify_command
-from marin.verify.derivation.claims import grouped
+from marin.verify.derivation.claims import group_claims
 from marin.verify.verdict import Outcome, Report, worst
 
 SAYS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -82,7 +82,7 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         found=replayed_losses(report, run) if run else {},
         cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdict(name)) for name in SHOWN],
-        claims=grouped(report.claims) if report.claims else [],
+        claims=group_claims(report.claims) if report.claims else [],
         elements=_elements(report),
         chain=_chain(report, run) if run else None,
         steps=list(run.steps.items()) if run else [],

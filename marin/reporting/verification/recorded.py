@@ -15,7 +15,7 @@ from marin.record.root import Root
 from marin.record.verdicts import SHOWN
 from marin.reporting.verification.page import page, preview_of
 from marin.reporting.verification.segments import reproducers
-from marin.verify.derivation.claims import Claim, derive, settled
+from marin.verify.derivation.claims import Claim, derive, settle_claims
 from marin.verify.derivation.record import read_record
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict
@@ -53,7 +53,7 @@ def _claims(root: Root, report: Report) -> tuple[Claim, ...]:
     """What the run claims, and what came of it by these verdicts; nothing where its record cannot be read."""
     outcomes = {name: verdict.outcome for name, verdict in report.verdicts.items()}
     try:
-        return settled(derive(read_record(root.history(), report.run), PIPELINE), outcomes)
+        return settle_claims(derive(read_record(root.history(), report.run), PIPELINE), outcomes)
     except LedgerError:
         return ()
 

@@ -62,7 +62,7 @@ def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
     """What ``read`` gives; ``Tampered`` where it can not.
 
     Raises:
-        NotFound, Unavailable, StorageFailed: bytes are not here, or cannot be had now: they are no other bytes.
+        NotFound, Unavailable, StorageFailed: bytes are not here, or cannot be had now: which says nothing of what they are.
         RuntimeError, MemoryError: this machine could not: it has no room for another thread, or a device did not take it.
     """
     try:

@@ -142,7 +142,7 @@ class _Qwen3Layer(Qwen3MoeDecoderLayer):
 
 
 def _counted(mask: Any) -> NamedArray | None:
-    """Which positions are no blank (:mod:`marin.training.blank`), whose segments are below 0; None: all, where there are no
+    """Which positions are not blank (:mod:`marin.training.blank`), whose segments are below 0; None: all, where there are no
     segments."""
     segments = getattr(mask, "segment_ids", None)
     return None if segments is None else segments[0] >= 0
@@ -170,7 +170,7 @@ def activated(
     return x, sum(losses[1:], start=losses[0]) if losses else 0.0, beside[LOADS].array
 
 
-def measured(loads: np.ndarray) -> Mapping[str, float]:
+def routing_balance(loads: np.ndarray) -> Mapping[str, float]:
     """How evenly the tokens of a train step went to experts, of how many each one has, [layers, experts]: the entropy of their
     shares (1: even; the mean over layers), the largest share (1: that of an even one), and how many experts have none."""
     shares = loads.astype(np.float64) / np.maximum(loads.sum(axis=1, keepdims=True), 1)

@@ -2,7 +2,7 @@
 
 Each process holds some of the devices (jax.distributed); all of them execute the same programs in the same order. One
 of them, number 0, leads: it alone writes to the ledger and to the store. What only the leader can know, because it
-read it there, the others are told (:func:`agreed`). Alone, a process leads itself and nothing is sent.
+read it there, the others are told (:func:`broadcast`). Alone, a process leads itself and nothing is sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def processes() -> int:
     return jax.process_count()
 
 
-def agreed(value: Any) -> Any:
+def broadcast(value: Any) -> Any:
     """The leader's ``value`` (of JSON's types) in every process; all of them must call this."""
     return value if jax.process_count() == 1 else multihost_broadcast_sync(value, timeout=PATIENCE_SECONDS)
 

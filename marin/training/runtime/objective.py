@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import numpy as np
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import OBJECTIVES
 from marin.recipe.schema import Execution, Recipe
 
@@ -42,8 +42,8 @@ class Rollouts(Protocol):
     """Draws the completions of a recipe's updates."""
 
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
-        """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what somebody says they
-        are, which is looked at and never believed."""
+        """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what they are claimed to
+        be, which is looked at and never believed."""
 
     def close(self) -> None:
         """End what draws beside this process."""
@@ -85,7 +85,7 @@ class ObjectivePlugin(Protocol):
         """Prompt, completion and reward of some of the completions in a record, for people.
 
         Raises:
-            LedgerError: it is no record, or its prompts are not here.
+            LedgerError: it is not a record, or its prompts are not here.
         """
 
     def difference(self, recorded: bytes | None, found: bytes) -> str:
@@ -98,5 +98,5 @@ def objective_plugin() -> ObjectivePlugin:
     Raises:
         NotInstalled: it is not there.
     """
-    found: ObjectivePlugin = named(OBJECTIVES, "rl", "objective")
+    found: ObjectivePlugin = load_plugin(OBJECTIVES, "rl", "objective")
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.form.optimizer import ACROSS_TENSORS
 from marin.recipe.model import EXPERTS, LORA
 from marin.recipe.schema import Recipe
@@ -17,17 +17,17 @@ from marin.recipe.schema import Recipe
 @cache
 def experts() -> Any:
     """:mod:`marin.training.experts.models`."""
-    return named(*EXPERTS, "model.architecture")
+    return load_plugin(*EXPERTS, "model.architecture")
 
 
 def adapters() -> Any:
     """:mod:`marin.training.adapters`."""
-    return named(*LORA, "lora")
+    return load_plugin(*LORA, "lora")
 
 
 def across_tensors() -> Any:
     """:mod:`marin.training.optimizers.across`."""
-    return named(*ACROSS_TENSORS, "optimizer.name")
+    return load_plugin(*ACROSS_TENSORS, "optimizer.name")
 
 
 def plain_model(recipe: Recipe, model: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jax.sharding import Mesh
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.arithmetic import PROFILES
 from marin.recipe.schema import Arithmetic, Recipe
 
@@ -75,12 +75,12 @@ class Profile(Protocol):
 def check_known(arithmetic: Arithmetic) -> None:
     """``Unsupported`` where this machine does not give the known answers, which decide no bits: no step imports them."""
     for name in ("canary", KNOWN_STEPS):
-        named(PROFILES, name, f"arithmetic.profile={arithmetic.profile}").check(arithmetic)
+        load_plugin(PROFILES, name, f"arithmetic.profile={arithmetic.profile}").check(arithmetic)
 
 
 def check_recorded(arithmetic: Arithmetic, recorded: object) -> None:
     """Refuse to replay what another compiler made: see :func:`marin.training.step.known.check_recorded`."""
-    named(PROFILES, KNOWN_STEPS, f"arithmetic.profile={arithmetic.profile}").check_recorded(arithmetic, recorded)
+    load_plugin(PROFILES, KNOWN_STEPS, f"arithmetic.profile={arithmetic.profile}").check_recorded(arithmetic, recorded)
 
 
 def exact_profile() -> Profile:
@@ -89,7 +89,7 @@ def exact_profile() -> Profile:
     Raises:
         NotInstalled: it is not there.
     """
-    found: Profile = named(PROFILES, "exact", "arithmetic.profile=exact")
+    found: Profile = load_plugin(PROFILES, "exact", "arithmetic.profile=exact")
     return found
 
 
@@ -99,5 +99,5 @@ def layered_step(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     Raises:
         NotInstalled: the plugin that has it is not there.
     """
-    found: Callable[[Recipe, Mesh, TrainState], Step] = named(PROFILES, "layered", "arithmetic.gather=layer")
+    found: Callable[[Recipe, Mesh, TrainState], Step] = load_plugin(PROFILES, "layered", "arithmetic.gather=layer")
     return found(recipe, mesh, example)

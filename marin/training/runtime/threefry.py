@@ -39,7 +39,7 @@ def counters(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return (numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32)
 
 
-def drawn(key: Any, shape: tuple[int, ...], block: Block = block) -> tuple[Any, Any]:
+def random_words(key: Any, shape: tuple[int, ...], block: Block = block) -> tuple[Any, Any]:
     """Both words of the blocks 0, 1, 2, ... of ``shape`` under each key of uint32[..., 2]."""
     batch = key.shape[:-1]
     high, low = (counter.reshape((1,) * len(batch) + shape) for counter in counters(shape))
@@ -54,7 +54,7 @@ def places(index: Any, side: int) -> Any:
     return index * np.uint32(2) + np.uint32(side)
 
 
-def folded(key: Any, number: Any, block: Block = block) -> tuple[Any, Any]:
+def fold_in(key: Any, number: Any, block: Block = block) -> tuple[Any, Any]:
     """Both words of the key that ``number`` (uint32, the shape of the batch of keys, or scalar) is folded into."""
     zero = (number ^ number) + (key[..., 0] ^ key[..., 0])
     return block(key[..., 0] + zero, key[..., 1] + zero, zero, number + zero)

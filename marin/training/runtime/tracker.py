@@ -1,4 +1,4 @@
-"""Levanter's tracker of a W&B run: what a training is followed with when somebody chose that.
+"""Levanter's tracker of a W&B run: what a training is followed with when a user chose that.
 
 Nothing that decides bits imports this; :mod:`marin.plugins.wandb.live` does, once the training has begun.
 """

@@ -13,7 +13,7 @@ from marin.training.runtime.profile import exact_profile
 
 
 def compiled(recipe: Recipe, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, compiled once for each shape of its arguments. Leaves that are no arrays are part of the program.
+    """``function``, compiled once for each shape of its arguments. Leaves that are not arrays are part of the program.
 
     Raises:
         UsageError: under profile ``exact``, at the first call: an operation has no exact form.

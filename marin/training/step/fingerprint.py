@@ -8,7 +8,7 @@ in the word, and the results are summed modulo 2^32; a second sum takes a furthe
 * sums of integers do not depend on their order, so neither on the number of devices, and a padding of known zeros can
   be left out of them.
 
-It finds accidents. It does not withstand somebody who constructs a collision: that is what the sha256 state digest at
+It finds accidents. It does not withstand an attacker who constructs a collision: that is what the sha256 state digest at
 every recorded boundary is for.
 
 :func:`words_sum` is traced into the compiled step, :func:`of` says the same of a NumPy array.

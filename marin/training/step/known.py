@@ -27,7 +27,7 @@ from marin.training.runtime.products import canonical_products
 from marin.training.runtime.turn import compiling
 from marin.training.state import state_like
 from marin.training.step.shards import shard_sums
-from marin.training.step.slices import Layout, unnamed
+from marin.training.step.slices import Layout, without_axis_names
 from marin.training.step.update import slice_square, slice_update
 from marin.work import answers
 
@@ -61,7 +61,7 @@ def answer(architecture: str) -> str:
     def gradient(rows: Any, tokens: Any) -> Any:
         arrays = layout.whole_params([x[None] for x in rows])
         grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights)
-        return tuple(x.reshape(-1) for x in jax.tree.leaves(unnamed(grads))), loss, weight
+        return tuple(x.reshape(-1) for x in jax.tree.leaves(without_axis_names(grads))), loss, weight
 
     square = jax.jit(slice_square)
     update: Any = jax.jit(partial(slice_update, recipe, layout))

@@ -39,7 +39,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import BLANKS
 from marin.recipe.schema import Recipe
 from marin.training.loss import routed_losses, token_losses
@@ -51,7 +51,7 @@ from marin.training.runtime.parts import adapters
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
-from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
+from marin.training.step.slices import Layout, Leaves, SlicedState, without_axis_names
 from marin.training.step.update import slice_square, slice_update
 
 COMPILERS = 3
@@ -78,7 +78,7 @@ def sums_and_loads(
     static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
 ) -> tuple[Arrays, jax.Array, jax.Array, tuple[jax.Array, ...]]:
     """:func:`shard_sums`, and of a mixture of experts how many tokens each of them got: float32[layers, experts]."""
-    blanks = named(*BLANKS, "exclude") if blank else None
+    blanks = load_plugin(*BLANKS, "exclude") if blank else None
     weights = weights if blanks is None else blanks.weighted(tokens, weights)
     micro = recipe.arithmetic.microbatch_size
     dtype = compute_dtype(recipe)
@@ -207,7 +207,7 @@ class TrainStep(Step):
         def exchange(sums: Any) -> tuple[tuple[Leaves, ...], jax.Array, jax.Array]:
             grads, loss, weight = mine(sums)
             slices = []
-            for grad in jax.tree.leaves(unnamed(grads)):
+            for grad in jax.tree.leaves(without_axis_names(grads)):
                 rows = layout.rows(grad).reshape(self.devices, local, -1)
                 theirs = as_words(lambda x: jax.lax.all_to_all(x, DATA, 0, 0), rows) if self.devices > 1 else rows
                 slices.append(fold(theirs))
@@ -315,13 +315,11 @@ class TrainStep(Step):
 
     @property
     def named(self) -> Mapping[str, Program]:
-        """As in every step."""
         found = {one.name: getattr(self.programs, one.name) for one in fields(self.programs)}
         return {name: program for name, program in found.items() if program is not None}
 
     @property
     def computing(self) -> frozenset[str]:
-        """As in every step."""
         return frozenset({"gradient", "blank", "add", "square", "update"} & self.named.keys())
 
     @property

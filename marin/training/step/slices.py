@@ -55,7 +55,7 @@ class SlicedState:
     moments: tuple[Leaves, ...]
 
 
-def unnamed(tree: Any) -> Any:
+def without_axis_names(tree: Any) -> Any:
     """``tree`` with plain arrays in place of haliax's named ones: same paths, same order of leaves."""
     return jax.tree.map(
         lambda x: x.array if isinstance(x, hax.NamedArray) else x, tree, is_leaf=lambda x: isinstance(x, hax.NamedArray)
@@ -83,7 +83,7 @@ class Layout:
         self.kinds = {name: (np.dtype(value.dtype).name, tuple(value.shape)) for name, value in named}
         arrays, self.static = eqx.partition(example.model, eqx.is_inexact_array)
         self.named = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
-        plain = unnamed(self.named)
+        plain = without_axis_names(self.named)
         self.params = tuple(jax.tree.leaves(plain))
         self.tree = jax.tree.structure(plain)
         moments = jax.tree.leaves(example.moments)

@@ -28,7 +28,7 @@ from marin.data.documents import VALIDATION, read_texts, train_files
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import APART, EXCLUSION
 from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
 from marin.tensors.token_caches import WORDS_FILE, cache_content
@@ -60,7 +60,7 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
     totals: dict[str, int] = {}
     learned, without = Learned(), dict[str, frozenset[int]]()
     if task.recipe.exclude is not None:
-        without = named(*EXCLUSION, "exclude").excluded(task.inputs["corpus"], task.recipe)
+        without = load_plugin(*EXCLUSION, "exclude").excluded(task.inputs["corpus"], task.recipe)
     reference = next((part.chat_reference for part in chats(task.recipe.dataset)), None)
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
@@ -79,7 +79,7 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
             encoded = learned.counted(encoded)
         # Of a pair that is learned together each part is a sequence of its own: no neighbour's tokens are in it.
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
-            apart = named(*APART, "preferences")
+            apart = load_plugin(*APART, "preferences")
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
             _write(
@@ -169,11 +169,11 @@ def ends(recipe: Recipe) -> list[int]:
 
 def _write(folder: Path, documents: Iterator[Encoded], *, masked: bool, without: frozenset[int]) -> tuple[int, int]:
     """The cache of a split, with the documents of these numbers blank."""
-    return _written(folder, blanked(documents, without), masked=masked)
+    return _written(folder, blank_documents(documents, without), masked=masked)
 
 
 def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int, int]:
-    """The cache of a split out of one that somebody else made, written anew; its loss mask as it is."""
+    """The cache of a split out of one that someone else made, written anew; its loss mask as it is."""
     vocabulary = load_tokenizer(task.inputs["tokenizer"]).rows
     if artifact.digest is None:
         raise UsageError(
@@ -209,7 +209,7 @@ def split_files(corpus: Path) -> dict[str, Path]:
     }
 
 
-def blanked(documents: Iterator[Encoded], without: frozenset[int]) -> Iterator[Encoded]:
+def blank_documents(documents: Iterator[Encoded], without: frozenset[int]) -> Iterator[Encoded]:
     """The documents in order; of those with these numbers nothing but how long they are."""
     for number, (ids, mask) in enumerate(documents):
         yield np.full_like(ids, BLANK) if number in without else ids, mask

@@ -17,7 +17,7 @@ import numpy as np
 from marin.data.documents import Document, documents_of, read_documents, stretches
 from marin.data.tokenizer import Tokenizer, load_tokenizer, parse_tokenizer
 from marin.process.progress import Report, bar
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import LEARNED
 from marin.work.placed import Run, Worker
 
@@ -38,7 +38,7 @@ def has_mask(split: Path) -> bool:
     return first is not None and first.learned is not None
 
 
-def encoded(
+def encode_documents(
     tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool, reference: str | None = None
 ) -> Iterator[Encoded]:
     """Each document, in order. ``reference``: whose ids and masks conversations have.
@@ -48,7 +48,7 @@ def encoded(
     """
     for batch in batched(documents, _DOCUMENTS):
         if masked:
-            yield from named(*LEARNED, "what is learned of conversations")(tokenizer, batch, end, reference)
+            yield from load_plugin(*LEARNED, "what is learned of conversations")(tokenizer, batch, end, reference)
             continue
         for encoding in tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False):
             yield np.asarray(encoding.ids + end, dtype=np.int32), b""
@@ -70,7 +70,7 @@ def encoded_split(
     with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
         if execute is None or len(cuts) < 2:
             documents = _reported(read_documents(path), report)
-            yield from encoded(tokenizer, documents, end, masked=masked, reference=reference)
+            yield from encode_documents(tokenizer, documents, end, masked=masked, reference=reference)
             return
         content = (folder / "tokenizer.json").read_text("utf-8")
         setup = EncodingSetup(content, end, masked, path.name, reference, as_recorded, tokenizer.encode_special_tokens)
@@ -116,7 +116,7 @@ def _encoding(setup: EncodingSetup) -> Callable[[bytes], Shard]:
 
     def encode(lines: bytes) -> Shard:
         documents = documents_of(lines.splitlines(), setup.name)
-        found = list(encoded(tokenizer, documents, setup.end, masked=setup.masked, reference=setup.reference))
+        found = list(encode_documents(tokenizer, documents, setup.end, masked=setup.masked, reference=setup.reference))
         return Shard(
             b"".join(ids.astype("<i4").tobytes() for ids, _ in found),
             [len(ids) for ids, _ in found],

@@ -13,7 +13,7 @@ from marin.data.documents import Document
 from marin.data.tokenizer import Tokenizer
 from marin.record.events import Output
 from marin.tensors.token_caches import WORDS, words_digest
-from marin.training.tokens.encoding import encoded
+from marin.training.tokens.encoding import encode_documents
 from marin.work.recorded import StoredResult
 
 
@@ -21,13 +21,13 @@ def encode_shard(tokenizer: Tokenizer, documents: Iterable[Document], end: list[
     """Write the token ids (int32, little-endian) of ``documents`` to ``target``; returns how many tokens each has."""
     lengths = []
     with target.open("wb") as file:
-        for ids, _ in encoded(tokenizer, documents, end, masked=False):
+        for ids, _ in encode_documents(tokenizer, documents, end, masked=False):
             file.write(ids.astype("<i4").tobytes())
             lengths.append(len(ids))
     return lengths
 
 
-def joined(
+def join_shards(
     shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]], words: Mapping[str, int] | None = None
 ) -> StoredResult:
     """What the step ``tokens`` makes of these shards (by split, in order). ``artifact`` has no meaning here and repeats the

@@ -46,7 +46,7 @@ def _beside(event: Event) -> str | None:
     return None if kind is None or kind.beside is None else kind.beside(event)
 
 
-def unjudged(record: RunRecord) -> list[Unjudged]:
+def unjudged_events(record: RunRecord) -> list[Unjudged]:
     """The events whose place others took, what a user logged of the run with another tool, labels, and places on
     tracks: no judge looks at them."""
     aside: dict[str, list[int]] = {}

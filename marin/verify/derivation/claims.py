@@ -7,7 +7,7 @@ Every sentence that the record of a run amounts to is one :class:`Claim`, with t
 * ``execution``: the installed code, executed here, gives it;
 * ``claimed``: nothing here can establish it.
 
-:func:`derive` knows nothing of any verdict; :func:`settled` says which claims the verdicts established. So the
+:func:`derive` knows nothing of any verdict; :func:`settle_claims` says which claims the verdicts established. So the
 verdicts are the summary of this list, and not the other way round.
 """
 
@@ -26,12 +26,12 @@ from marin.kinds.claim import Basis as Basis
 from marin.kinds.claim import Claim as Claim
 from marin.kinds.claim import Status as Status
 from marin.kinds.known import among, kind_of_body
-from marin.process.text import several, written
+from marin.process.text import number_text, several
 from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record import events
 from marin.record.outputs import by_content
-from marin.verify.derivation.attempts import unjudged
+from marin.verify.derivation.attempts import unjudged_events
 from marin.verify.derivation.record import RunRecord, facts, is_verdict
 from marin.verify.derivation.records import unexplained
 from marin.verify.derivation.series import recorded_series
@@ -49,7 +49,7 @@ def derive(
             *_of_bytes(record),
             *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
             *_of_circumstances(record),
-            *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
+            *(Claim(str(item), "claimed", event=item.index) for item in unjudged_events(record)),
         )
     later = f"what it did from train step {until.step} on, and what came of that" if until is not None else ""
     return (
@@ -65,11 +65,11 @@ def derive(
         *_of_evaluations(record),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan, until=until)),
         *_of_circumstances(record),
-        *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
+        *(Claim(str(item), "claimed", event=item.index) for item in unjudged_events(record)),
     )
 
 
-def settled(
+def settle_claims(
     claims: Sequence[Claim], verdicts: Mapping[str, str], replayed: Collection[tuple[int, int]] = ()
 ) -> tuple[Claim, ...]:
     """The claims with what came of them.
@@ -96,7 +96,7 @@ HEADINGS: Mapping[tuple[Status, Basis], str] = {
 """What stands over claims of one status, in the order in which a reader wants them."""
 
 
-def grouped(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
+def group_claims(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
     """The claims under headings, those that may be believed apart from the others; neighbouring segments in one line."""
     groups = []
     for (status, basis), heading in HEADINGS.items():
@@ -106,7 +106,7 @@ def grouped(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def counted(claims: Sequence[Claim]) -> list[tuple[str, str]]:
+def count_claims(claims: Sequence[Claim]) -> list[tuple[str, str]]:
     """How many claims stand under each heading; of those that are open, by the verdict that would look at them. What contradicts
     the record is not counted: every sentence of it is wanted."""
     told = []
@@ -398,7 +398,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
 
 
 def _metrics(view: StepView) -> str:
-    told = ", ".join(f"{name}={written(value)}" for name, value in view.metrics.items())
+    told = ", ".join(f"{name}={number_text(value)}" for name, value in view.metrics.items())
     return f" ({told})" if told else ""
 
 

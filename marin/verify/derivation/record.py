@@ -145,7 +145,7 @@ def _strays(history: History, runs: Iterable[str]) -> tuple[Stray, ...]:
     return tuple(found[index] for index in sorted(found))
 
 
-def misplaced(record: RunRecord) -> Iterator[Contradiction]:
+def misplaced_entries(record: RunRecord) -> Iterator[Contradiction]:
     """Entries in the run's name that contradict what stands before them: no writer gives an id twice, or leaves out a number."""
     for stray in record.strays:
         if stray.field:

@@ -22,7 +22,7 @@ from marin.history.runs import read_fact
 from marin.kinds.kind import Held, Kind, LoopContext, Pair
 from marin.kinds.known import own_kind, type_of
 from marin.process.text import clipped
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
@@ -36,7 +36,7 @@ from marin.verify.derivation.record import (
     RunRecord,
     Stretch,
     Unexplained,
-    misplaced,
+    misplaced_entries,
     pinned_steps,
     step_of,
 )
@@ -45,8 +45,8 @@ from marin.verify.derivation.record import (
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
     if record.run.is_loop:
-        of_loop = named("marin.judges", "loop", "a run of a loop of one's own")
-        return [*of_loop(record), *misplaced(record)]
+        of_loop = load_plugin("marin.judges", "loop", "a run of a loop of one's own")
+        return [*of_loop(record), *misplaced_entries(record)]
     try:
         recipe = record.run.recipe
     except LedgerError as error:
@@ -55,7 +55,7 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     for stretch in record.stretches:
         looked = _RunPass(record, stretch, recipe, plan)
         found += [item for event in stretch.events for item in looked.at(event)]
-    return [*found, *disagreements(record), *misplaced(record)]
+    return [*found, *disagreements(record), *misplaced_entries(record)]
 
 
 def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
@@ -65,7 +65,7 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     """
     strays = [Unexplained(stray.index, str(stray)) for stray in record.strays if not stray.field]
     if record.run.is_loop:
-        of_loop = [(item[0], what) for item in record.own.events for what in unknown(item, _held(item))]
+        of_loop = [(item[0], what) for item in record.own.events for what in unknown_parts(item, _held(item))]
         return [*(Unexplained(index, what) for index, what in of_loop), *strays]
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
@@ -99,7 +99,7 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
     cited, started = record.run.started.body.experiment, record.run.started
     if not cited:
         return
-    arms = named("marin.registrations", "arms", "a registered experiment")
+    arms = load_plugin("marin.registrations", "arms", "a registered experiment")
     if not any(
         fact.body.registration == cited
         and fact.index < started.index
@@ -109,7 +109,7 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
         yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)
 
 
-def unknown(item: Indexed, held: Held[Any] | None) -> Iterator[str]:
+def unknown_parts(item: Indexed, held: Held[Any] | None) -> Iterator[str]:
     """Types that say nothing of themselves here, and fields that their type does not have. ``held``: how such a run's stream
     holds the type."""
     event = item[1]
@@ -126,7 +126,7 @@ def unknown(item: Indexed, held: Held[Any] | None) -> Iterator[str]:
 def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
     event = item[1]
     kind = own_kind(event.type)
-    yield from unknown(item, held := kind.run if kind is not None else None)
+    yield from unknown_parts(item, held := kind.run if kind is not None else None)
     if kind is None or held is None:
         return
     step = event.body.get("step")

@@ -24,7 +24,7 @@ def recorded_series(record: RunRecord) -> Measured:
     return found
 
 
-def between(measured: Measured, start: int, end: int) -> dict[str, dict[int, str]]:
+def series_between(measured: Measured, start: int, end: int) -> dict[str, dict[int, str]]:
     """What of it is about train steps ``[start, end)``."""
     found = {name: {at: value for at, value in known.items() if start <= at < end} for name, known in measured.items()}
     return {name: known for name, known in found.items() if known}

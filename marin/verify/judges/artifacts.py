@@ -17,7 +17,7 @@ from ledger import LedgerError, Malformed, NotFound, StateManifest
 from marin.errors import UsageError
 from marin.history.run import Fact, Run
 from marin.process.progress import bar
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.record import outputs
 from marin.record.events import GRAD_NORM, CheckpointSaved, Output
 from marin.verify.case import Case
@@ -201,7 +201,7 @@ def _misregistered(case: Case, absent: Collection[str]) -> Iterator[str]:
     cited = [fact for fact in case.record.registrations if fact.index < started.index]
     if started.body.experiment in absent or not cited:
         return
-    arms = named("marin.registrations", "arms", "a registered experiment")
+    arms = load_plugin("marin.registrations", "arms", "a registered experiment")
     document = case.store.read(started.body.experiment)
     for fact in cited:
         yield from (f"registration of event {fact.index}: {wrong}" for wrong in arms.misstated(fact.body, document))

@@ -26,7 +26,7 @@ from marin.pipeline.corpus import DESCRIPTION
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, StepStarted
 from marin.runners.workers import warm_workers
@@ -94,7 +94,7 @@ def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment:
     adopted = adopted_lines([item for item in taken if item.maker is None])
     made: Verdict | None = None
     if any(item.maker is not None for item in taken):
-        made = named(JUDGES, "experiment", "what a step of an experiment made")(case, experiment)
+        made = load_plugin(JUDGES, "experiment", "what a step of an experiment made")(case, experiment)
     outcome = derived.outcome if made is None or derived.outcome != "PASS" else made.outcome
     lines = (*derived.lines, *adopted, *(made.lines if made is not None else ()))
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
@@ -267,9 +267,9 @@ def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAns
     lines = [f"{name}: {run.output(name).digest}" for name in DATA_STEPS]
     if not parts:
         return Verdict("PASS", tuple(lines))
-    from marin.training.tokens.shards import joined  # numpy and Levanter's tokens, in this process only now
+    from marin.training.tokens.shards import join_shards  # numpy and Levanter's tokens, in this process only now
 
-    made = joined(
+    made = join_shards(
         {split: [(Path(a.ids), a.lengths) for j, a in parts if j.split == split] for split in SPLITS},
         {} if as_recorded(run.recipe) else {"train": sum(a.words or 0 for _, a in parts)},
     )

@@ -44,7 +44,7 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, sources: Outside) -> 
     if outside.findings:
         return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
     verdict = judge_events(case)
-    lines = [described(checkpoint)]
+    lines = [log_line(checkpoint)]
     if verdict.outcome == "PASS":  # what names this run is judged with its events
         lines += [f"beside the events, and no word of this run: {finding}" for finding in findings[:MOST_STRAYS]]
     if seen:
@@ -82,7 +82,7 @@ def last_event_of(record: RunRecord) -> int:
     return max((*told, *(fact.index for fact in (*record.evaluations, *record.measured))))
 
 
-def described(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:
+def log_line(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:
     """The log in one line."""
     return ", ".join(
         [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}", *notes]

@@ -1,7 +1,7 @@
 """The verdicts on a run that its user's own loop recorded (:mod:`marin.loops.loop`).
 
 The ledger does not know that loop, so nothing of it can be made again here: its signatures, its order and its bytes are
-judged, and the rest is claimed, until somebody who has the program gives a command (``marin verify RUN --by COMMAND``,
+judged, and the rest is claimed, until a user who has the program gives a command (``marin verify RUN --by COMMAND``,
 :mod:`marin.verify.judges.command`).
 """
 

@@ -20,7 +20,7 @@ from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.process.text import several
 from marin.process.waiting import waiting
-from marin.provenance.plugins import named
+from marin.provenance.plugins import load_plugin
 from marin.recipe.model import WORDS
 from marin.recipe.objective import between_updates
 from marin.recipe.schema import Recipe
@@ -96,7 +96,7 @@ def _with_cut(case: Case, segments: Sequence[TrainSegment], trained: TrainingRep
     length = recipe.trainer.steps_per_segment
     wanted = set(range(recipe.first_step + length, last, length))
     if recipe.trainer.states_at_words is not None:
-        states_at = named(*WORDS, "trainer.states_at_words").states_at
+        states_at = load_plugin(*WORDS, "trainer.states_at_words").states_at
         inputs = case.inputs(("tokens", "tokenizer"))
         wanted |= {step for step in states_at(recipe, inputs["tokenizer"], inputs["tokens"] / "train") if step < last}
     if lacking := sorted(wanted - {segment.end for segment in segments}):

@@ -26,7 +26,7 @@ from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
-from marin.verify.derivation.series import Measured, between
+from marin.verify.derivation.series import Measured, series_between
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of
 from marin.work.placed import Seat, Worker
@@ -134,7 +134,9 @@ def replay_segments(
     stretches = _stretches(run, positions, store)
     jobs = [_job(run, stretch) for stretch in stretches]
     ends = [(job.segments[0].start, job.segments[-1].end) for job in jobs]
-    jobs = [msgspec.structs.replace(job, measured=between(measured, *at)) for job, at in zip(jobs, ends, strict=True)]
+    jobs = [
+        msgspec.structs.replace(job, measured=series_between(measured, *at)) for job, at in zip(jobs, ends, strict=True)
+    ]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     answers: list[SegmentResult] = []
     own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)

@@ -17,7 +17,7 @@ from ledger import Draft
 from marin.history.runs import evaluation_stream
 from marin.kinds.families.measured import EVALUATION_MEASURED, EvaluationMeasured, MeasuredSet
 from marin.record import events as types
-from marin.record.meter import Meter, recorded
+from marin.record.meter import Meter, segment_metrics
 
 
 def held_out(step: int) -> EvaluationMeasured:
@@ -53,7 +53,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                     types.METRICS_RECORDED,
                     "run/abcd2345",
                     types.write(
-                        recorded("abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
+                        segment_metrics(
+                            "abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900)
+                        )
                     ),
                 )
                 for start in range(0, 120, 30)

@@ -14,7 +14,7 @@ from marin.cli.looking.ls import COLUMNS
 from marin.cli.tables import Branch, fitted, print_fields, print_table, print_tree
 from marin.process import progress
 from marin.process.progress import bar
-from marin.process.text import written
+from marin.process.text import number_text
 from marin.verify.segments.difference import Comparison, Difference
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
@@ -89,7 +89,7 @@ def test_a_list_of_artifacts_and_a_comparison_wrap_no_word_at_60_columns(monkeyp
     ("value", "shown"), [(2000105.0, "2000105"), (3.29129517, "3.2913"), (1e-9, "1e-09"), (-2.0, "-2")]
 )
 def test_counts_are_whole_and_other_numbers_short(value: float, shown: str):
-    assert written(value) == shown
+    assert number_text(value) == shown
 
 
 def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from marin.data.borrowed import reference, trial
-from marin.data.borrowed.folder import WANTED, keep, opened
+from marin.data.borrowed.folder import WANTED, keep, kept_folder
 from marin.data.documents import Document
 from marin.data.tokenizer import (
     MOST_BYTES,
@@ -26,7 +26,7 @@ from marin.data.tokenizer import (
     switched_on,
 )
 from marin.errors import DataError, UsageError
-from marin.training.tokens.encoding import encoded, encoded_split
+from marin.training.tokens.encoding import encode_documents, encoded_split
 from marin.work.placed import start as worker
 
 END = "<|endoftext|>"
@@ -114,7 +114,7 @@ def test_a_special_token_in_a_text(library: Library, tmp_path: Path) -> None:
     assert 0 not in apart.encode(text).ids and apart.decode(apart.encode(text).ids) == text
     assert open_tokenizer(folder, as_recorded=True).encode(text).ids == library.encode(text).ids
     documents = [Document(text, "s", {})]
-    assert 0 not in next(encoded(apart, documents, [], masked=False))[0].tolist()
+    assert 0 not in next(encode_documents(apart, documents, [], masked=False))[0].tolist()
 
 
 def test_special_tokens_have_names(library: Library, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_folder_is_read_in_a_process_of_its_own(library: Library, tmp_path: Pa
     target.mkdir()
     assert keep(source, target).encode("e\u0301").ids == library.encode("é").ids, "Qwen2 composes characters"
     assert (target / "chat_template.jinja").read_text() == "{{ messages }}"
-    with opened(target) as again:
+    with kept_folder(target) as again:
         assert again == target, "what is kept needs no reading by another"
     assert "config.json" in WANTED
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.execution.seeds import settled
+from marin.execution.seeds import with_seed
 from marin.recipe.schema import Recipe, from_mapping
 from marin.record.creation import create_root
 from marin.record.events import SEED_DRAWN
@@ -16,9 +16,9 @@ def test_a_seed_is_drawn_once_for_a_recipe(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     root = create_root(str(tmp_path / ".marin"))
     open_seed = from_mapping({"seed": None}, where="test")
-    first = settled(root, open_seed)
-    assert first.seed is not None and settled(root, open_seed) == first
-    other = settled(root, from_mapping({"seed": None, "tokenizer": {"vocab_size": 300}}, where="test"))
+    first = with_seed(root, open_seed)
+    assert first.seed is not None and with_seed(root, open_seed) == first
+    other = with_seed(root, from_mapping({"seed": None, "tokenizer": {"vocab_size": 300}}, where="test"))
     assert other.seed not in (None, first.seed)
-    assert settled(root, Recipe(seed=3)).seed == 3
+    assert with_seed(root, Recipe(seed=3)).seed == 3
     assert len(list(root.history().events(type=SEED_DRAWN))) == 2

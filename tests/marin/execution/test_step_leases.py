@@ -28,7 +28,7 @@ import pytest
 from ledger import Conflict, Draft, Receipt
 from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
 from marin.execution import executor
-from marin.execution.executor import planned, run_stage
+from marin.execution.executor import plan_step, run_stage
 from marin.execution.leases import lease
 from marin.execution.leases.granted import Grant
 from marin.execution.leases.held import HeldLeases
@@ -137,7 +137,7 @@ def over(root: Root) -> list[str]:
 
 
 def identity(tiny: ModuleType, root: Root, project: Path, step: str) -> str:
-    return planned(step, plan=tiny.PLAN, recipe=Recipe(), root=root, project=project)[0]
+    return plan_step(step, plan=tiny.PLAN, recipe=Recipe(), root=root, project=project)[0]
 
 
 def test_of_two_machines_that_want_one_step_one_executes_it(root: Root, project: Path) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.errors import UsageError
-from marin.history.table.query import chosen, conditions, in_order
+from marin.history.table.query import conditions, in_order, matching_rows
 from marin.history.table.rows import Row, Table
-from marin.history.table.varied import distinguishing_name, short_titles, short_value, varied
+from marin.history.table.varied import distinguishing_name, key_differences, short_titles, short_value
 
 
 def recipe(rate: float, seed: int, layers: int = 2, seq_len: int = 32, **more: object) -> dict[str, object]:
@@ -28,26 +28,26 @@ SWEEP = {f"r{rate}{seed}": recipe(rate, seed) for rate in (0.003, 0.006) for see
 
 
 def test_what_differs_is_found_and_the_seed_stands_last() -> None:
-    found = varied(SWEEP)
+    found = key_differences(SWEEP)
     assert found.keys == ("optimizer.learning_rate", "seed") and found.without_seed == ("optimizer.learning_rate",)
     assert found.values["r0.0062"] == {"optimizer.learning_rate": "0.006", "seed": "2"}
     assert found.titles == {"optimizer.learning_rate": "learning_rate", "seed": "seed"}
-    assert varied({"one": recipe(0.1, 1)}).keys == () and varied({}).keys == ()
+    assert key_differences({"one": recipe(0.1, 1)}).keys == () and key_differences({}).keys == ()
 
 
 def test_what_follows_from_a_model_is_told_by_its_name() -> None:
-    sizes = varied({"a": recipe(0.1, 1), "b": recipe(0.1, 1, layers=4)})
+    sizes = key_differences({"a": recipe(0.1, 1), "b": recipe(0.1, 1, layers=4)})
     assert sizes.keys == ("model",) and sizes.values["b"] == {"model": "llama-4x64"}
     assert sizes.follows == ("model.hidden_dim", "model.num_layers")
-    longer = varied({"a": recipe(0.1, 1), "b": recipe(0.1, 1, seq_len=64)})
+    longer = key_differences({"a": recipe(0.1, 1), "b": recipe(0.1, 1, seq_len=64)})
     assert longer.keys == ("model.seq_len",), "the name says nothing of it"
-    both = varied({"a": recipe(0.1, 1), "b": recipe(0.1, 1, layers=4), "c": recipe(0.1, 1, seq_len=64)})
+    both = key_differences({"a": recipe(0.1, 1), "b": recipe(0.1, 1, layers=4), "c": recipe(0.1, 1, seq_len=64)})
     assert both.keys == ("model", "model.seq_len")
 
 
 def test_what_follows_from_a_profile_is_told_by_it_and_a_name_says_of_what_it_is() -> None:
     plain, exact = ({"profile": name, "isa": isa} for name, isa in (("portable-cpu", "x86-64-v3"), ("exact", "any")))
-    found = varied(
+    found = key_differences(
         {"a": recipe(0.1, 1, arithmetic=plain), "b": recipe(0.2, 1, arithmetic=exact, objective={"name": "grpo"})}
     )
     assert found.keys == ("arithmetic.profile", "objective.name", "optimizer.learning_rate")
@@ -56,7 +56,7 @@ def test_what_follows_from_a_profile_is_told_by_it_and_a_name_says_of_what_it_is
 
 
 def test_a_key_that_one_recipe_does_not_have_differs() -> None:
-    found = varied({"a": recipe(0.1, 1), "b": recipe(0.1, 1, lora={"rank": 8})})
+    found = key_differences({"a": recipe(0.1, 1), "b": recipe(0.1, 1, lora={"rank": 8})})
     assert found.keys == ("lora.rank",) and found.values["a"] == {"lora.rank": ""}
 
 
@@ -71,17 +71,17 @@ def test_a_whole_number_has_all_its_digits() -> None:
     """Seeds of a clock: as floats, or by six digits, they are one."""
     seeds = (9007199254740992, 9007199254740993)
     rows = [Row(str(seed), recipe(0.003, seed), {}, {}, {}) for seed in seeds]
-    assert [row.run for row in chosen(Table(rows), [f"seed = {seeds[1]}"])] == [str(seeds[1])]
-    assert [row.run for row in chosen(Table(rows), [f"seed > '{seeds[0]}'"])] == [str(seeds[1])]
+    assert [row.run for row in matching_rows(Table(rows), [f"seed = {seeds[1]}"])] == [str(seeds[1])]
+    assert [row.run for row in matching_rows(Table(rows), [f"seed > '{seeds[0]}'"])] == [str(seeds[1])]
     assert [row.run for row in in_order(Table(rows), rows, "seed desc")] == [str(seed) for seed in reversed(seeds)]
     assert {short_value(str(seed)) for seed in seeds} == {str(seed) for seed in seeds}
-    assert [row.run for row in chosen(Table(rows), ["seed != 0 and optimizer.learning_rate > 0"])] == [
+    assert [row.run for row in matching_rows(Table(rows), ["seed != 0 and optimizer.learning_rate > 0"])] == [
         str(seed) for seed in seeds
     ]
 
 
 def test_a_run_is_called_by_what_sets_it_apart() -> None:
-    found = varied(SWEEP)
+    found = key_differences(SWEEP)
     assert distinguishing_name(found.keys, found.values["r0.0062"]) == "learning_rate=0.006 seed=2"
     assert distinguishing_name((), {}) == ""
 
@@ -124,7 +124,7 @@ ROWS = [
     ],
 )
 def test_a_filter_leaves_the_runs_for_which_it_holds(text: str, runs: list[str]) -> None:
-    assert [row.run for row in chosen(Table(ROWS), [text])] == runs
+    assert [row.run for row in matching_rows(Table(ROWS), [text])] == runs
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_filter_that_cannot_be_read_is_refused_with_an_example(text: str) -> N
 @given(st.text(max_size=60))
 def test_any_text_is_a_filter_or_refused(text: str) -> None:
     try:
-        chosen(Table(ROWS), [text])
+        matching_rows(Table(ROWS), [text])
         in_order(Table(ROWS), ROWS, text)
     except UsageError as error:
         assert error.cure

@@ -105,7 +105,7 @@ LEFT_OUT = (
 @pytest.fixture
 def others(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Kinds of a plugin of somebody else: this module has them."""
-    monkeypatch.setattr(plugins, "loaded", lambda group: iter([("greeting", (THEIRS, *LEFT_OUT)), ("broken", 7)]))
+    monkeypatch.setattr(plugins, "load_plugins", lambda group: iter([("greeting", (THEIRS, *LEFT_OUT)), ("broken", 7)]))
     for cached in (known.of_other_plugins, known.kind_of_body):
         cached.cache_clear()
     yield

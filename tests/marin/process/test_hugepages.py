@@ -47,4 +47,4 @@ def test_others_and_who_decided_otherwise_do_not() -> None:
 
 def test_a_kernel_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "has_huge_pages", lambda: False)
-    assert interpreter.wanted(["stage", "train"], {}) is None
+    assert interpreter.tunables_for(["stage", "train"], {}) is None

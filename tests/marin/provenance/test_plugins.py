@@ -103,10 +103,10 @@ def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(
     honest = plugins.own_points(group)[name]
     other = EntryPoint(name, "json:loads", group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
-    assert plugins.named(group, name, "a test") is honest.load()
+    assert plugins.load_plugin(group, name, "a test") is honest.load()
     monkeypatch.setattr(plugins, "file_of", lambda module: None if module == honest.module else "a.py")
     with pytest.raises(NotInstalled):
-        plugins.named(group, name, "a test")
+        plugins.load_plugin(group, name, "a test")
 
 
 def test_every_group_of_judges_is_marins_own() -> None:
@@ -131,9 +131,9 @@ def test_a_plugin_of_others_that_does_not_load_is_left_out(
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ours = {name for name, _ in plugins.loaded("marin.commands")}
+    ours = {name for name, _ in plugins.load_plugins("marin.commands")}
     monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
-    assert {name for name, _ in plugins.loaded("marin.commands")} == ours
+    assert {name for name, _ in plugins.load_plugins("marin.commands")} == ours
 
 
 def test_an_unknown_command_names_the_plugins_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

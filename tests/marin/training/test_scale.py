@@ -19,7 +19,7 @@ from marin.errors import UsageError
 from marin.plugins.explain.states import learning_rates
 from marin.recipe.composition import compose
 from marin.recipe.cost import flops_per_token, parameters
-from marin.recipe.form.schedule import cut, schedule_of
+from marin.recipe.form.schedule import schedule_of, too_long
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest, from_plain, recorded
 from marin.training.initial import initial_state
 from marin.training.model import model_config
@@ -159,7 +159,7 @@ def test_a_decay_of_no_step_is_refused_and_a_longer_warm_up_is_said() -> None:
     ):
         compose(["optimizer=wsd", "trainer.num_steps=100", "optimizer.decay=0.004"])
     recipe = compose(["trainer.num_steps=6"]).recipe
-    assert cut(recipe) == ["optimizer.warmup_steps=20 is cut to 6, in which the rate only rises"]
-    assert not cut(compose([]).recipe)
+    assert too_long(recipe) == ["optimizer.warmup_steps=20 is cut to 6, in which the rate only rises"]
+    assert not too_long(compose([]).recipe)
     recipe = compose(["optimizer=wsd", "optimizer.decay=0.95"]).recipe
-    assert cut(recipe) == ["optimizer.decay=0.95 (228 steps) is cut to the 220 behind the warm-up"]
+    assert too_long(recipe) == ["optimizer.decay=0.95 (228 steps) is cut to the 220 behind the warm-up"]

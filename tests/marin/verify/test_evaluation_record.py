@@ -13,8 +13,8 @@ from marin.history.runs import evaluation_stream, load, resolve, stream_of
 from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluatedTask, EvaluationRecorded
 from marin.record.events import Continues, write
 from marin.record.root import Root
-from marin.record.verdicts import NAMES, described, overall
-from marin.verify.derivation.claims import derive, settled
+from marin.record.verdicts import NAMES, overall, verdict_line
+from marin.verify.derivation.claims import derive, settle_claims
 from marin.verify.derivation.records import contradictions, unexplained
 from tests.marin.verify.test_records import record
 
@@ -65,7 +65,7 @@ def test_an_evaluation_stands_beside_the_run_and_is_one_claim(root: Root, plan: 
         ("NOT_RUN", "open"),
         ("PARTIAL", "open"),
     ):
-        assert settled(claims, {"evaluation": outcome})[0].status == status
+        assert settle_claims(claims, {"evaluation": outcome})[0].status == status
 
 
 def test_one_of_a_run_that_a_phase_continues_is_told_and_not_established(root: Root, plan: Plan) -> None:
@@ -76,7 +76,7 @@ def test_one_of_a_run_that_a_phase_continues_is_told_and_not_established(root: R
     asked = dict.fromkeys(
         ("ledger", "artifacts", "data", "training"), "PASS"
     )  # what a run before a phase is judged for
-    assert [claim.status for claim in settled(told, asked)] == ["open"]
+    assert [claim.status for claim in settle_claims(told, asked)] == ["open"]
 
 
 @pytest.mark.parametrize("stream", [stream_of, lambda run: "evaluation/another", lambda run: f"evaluation/{run}/more"])
@@ -105,7 +105,7 @@ def test_a_false_evaluation_fails_the_whole_and_a_true_one_replaces_nothing() ->
         overall(five) == overall(five | {"evaluation": "PASS"}) == overall(five | {"evaluation": "NOT_RUN"}) == "PASS"
     )
     assert overall(five | {"evaluation": "FAIL"}) == "FAIL"
-    assert described(five | {"evaluation": "FAIL"}) == "FAIL evaluation"
+    assert verdict_line(five | {"evaluation": "FAIL"}) == "FAIL evaluation"
     assert (
         overall({"evaluation": "PASS"}) == "NOT_RUN"
         and overall(five | {"data": "NOT_RUN", "evaluation": "PASS"}) == "PARTIAL"

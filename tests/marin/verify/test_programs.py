@@ -16,7 +16,7 @@ from marin.provenance import environment
 from marin.recipe.objective import Objective
 from marin.recipe.schema import Arithmetic, Recipe
 from marin.training.step import known
-from marin.verify.environment_diff import EnvironmentDiff, excused
+from marin.verify.environment_diff import EnvironmentDiff, unless_environment_differs
 from marin.verify.segments.compare import INITIAL, TOKENS, Divergence
 from marin.verify.segments.programs import NOT_AT_HAND, defined, lines, other_versions
 from marin.verify.verdict import Verdict
@@ -78,7 +78,7 @@ def test_what_is_around_a_program_is_code() -> None:
 def test_a_run_that_names_other_code_does_not_escape_its_own_programs() -> None:
     differs = EnvironmentDiff((), {"train": "step train was executed by other code"}, "c" * 40, dirty=False)
     found = Verdict("FAIL", ("train step 3 differs",), executed=True, defined=True)
-    judged = excused(found, differs, ("train",), "root", "run")
+    judged = unless_environment_differs(found, differs, ("train",), "root", "run")
     assert judged.outcome == "FAIL"
     assert judged.lines[0] == "train step 3 differs"
     assert "other code: it excuses nothing" in judged.lines[1]

@@ -18,11 +18,11 @@ from marin.history.run import Indexed
 from marin.history.runs import load, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
-from marin.verify.derivation.attempts import unjudged
-from marin.verify.derivation.claims import derive, settled
+from marin.verify.derivation.attempts import unjudged_events
+from marin.verify.derivation.claims import derive, settle_claims
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.environment_diff import EnvironmentDiff, changed_machine, changed_versions, excused
+from marin.verify.environment_diff import EnvironmentDiff, changed_machine, changed_versions, unless_environment_differs
 from marin.verify.verdict import Verdict
 from tests.marin.history.events import EventList
 
@@ -127,7 +127,7 @@ def test_what_nothing_derives_is_named(root: Root, plan: Plan, kind: str, body: 
     assert what in found.what
     claim, *_ = [item for item in derive(record(root), plan) if item.event == found.index and item.basis == "claimed"]
     assert (
-        settled([claim], dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"))[0].status
+        settle_claims([claim], dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"))[0].status
         == "claimed"
     )
 
@@ -145,7 +145,7 @@ def test_labels_and_entries_of_a_run_keep_no_verdict_from_passing_and_are_claime
     run = resolve(root.history(), "latest")
     root.append([Draft(kind, stream.format(run=run), {"run": run, **body})])
     assert unexplained(record(root), plan) == [] == contradictions(record(root), plan)
-    (told,) = unjudged(record(root))
+    (told,) = unjudged_events(record(root))
     assert what in told.what
     (claim,) = [item for item in derive(record(root), plan) if item.event == told.index]
     assert claim.basis == "claimed"
@@ -172,13 +172,13 @@ def test_other_code_excuses_what_was_executed_and_nothing_else(executed: bool) -
     commit = "c" * 40
     differs = EnvironmentDiff((), {"train": "step train was executed by other code"}, commit, dirty=False)
     fail = Verdict("FAIL", ("train step 3 differs",), executed=executed)
-    verdict = excused(fail, differs, ("train",), "root", "run")
+    verdict = unless_environment_differs(fail, differs, ("train",), "root", "run")
     assert verdict.outcome == ("UNAVAILABLE" if executed else "FAIL")
     assert verdict.lines[-1] == "train step 3 differs"
     assert (f"git branch --remotes --contains {commit}" in verdict.lines) == executed
-    assert excused(fail, differs, ("evaluate",), "root", "run") == fail
+    assert unless_environment_differs(fail, differs, ("evaluate",), "root", "run") == fail
     passed = Verdict("PASS", executed=executed)
-    assert excused(passed, differs, ("train",), "root", "run") == passed
+    assert unless_environment_differs(passed, differs, ("train",), "root", "run") == passed
 
 
 def test_packages_that_an_auditor_has_not_are_one_line() -> None:

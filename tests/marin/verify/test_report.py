@@ -18,7 +18,7 @@ from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.reporting.plot import loss_plot
 from marin.reporting.verification.page import page
-from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, grouped, settled
+from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, group_claims, settle_claims
 from marin.verify.derivation.record import read_record
 from marin.verify.verdict import Outcome, Report, TrainingSummary, Verdict
 
@@ -31,9 +31,9 @@ def every_kind() -> list[Claim]:
     found = []
     for basis, outcome in product(BASES, OUTCOMES):
         claim = Claim(f"a sentence by {basis} under {outcome}", basis, "" if basis == "claimed" else "data")
-        found += settled([claim], {"data": outcome})
+        found += settle_claims([claim], {"data": outcome})
     segments = [Claim(f"train steps {n} to {n + 3}", "execution", "training", steps=(n, n + 4)) for n in (0, 4)]
-    return [*found, *settled(segments, {"training": "PASS"})]
+    return [*found, *settle_claims(segments, {"training": "PASS"})]
 
 
 A, B = "ab" * 32, "cd" * 32
@@ -66,7 +66,7 @@ def told(root: Root) -> tuple[Report, Run]:
     """A report on a real run, whose claims are the run's own and those of :func:`every_kind`."""
     run = load(root.history(), resolve(root.history(), "latest"))
     verdicts = {name: Verdict("NOT_RUN") for name in NAMES}
-    own = settled(derive(read_record(root.history(), run.run), PIPELINE), {"ledger": "PASS", "artifacts": "PASS"})
+    own = settle_claims(derive(read_record(root.history(), run.run), PIPELINE), {"ledger": "PASS", "artifacts": "PASS"})
     assert {claim.basis for claim in own} >= {"signature", "hash", "claimed"}
     training = TrainingSummary("none", 0, 0, 1, 0.0)
     claims = (*own, *every_kind())
@@ -123,7 +123,7 @@ def test_what_nobody_asked_for_is_a_line_by_kind_and_details_on_request(
 
 def test_no_claim_is_lost_where_they_are_grouped() -> None:
     claims = [claim for claim in every_kind() if claim.steps is None]
-    assert sorted(line for _, lines in grouped(claims) for line in lines) == sorted(claim.text for claim in claims)
+    assert sorted(line for _, lines in group_claims(claims) for line in lines) == sorted(claim.text for claim in claims)
 
 
 def test_a_log_that_cannot_be_read_has_a_page_too() -> None:

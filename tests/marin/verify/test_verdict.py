@@ -7,7 +7,7 @@ import pytest
 from ledger import LedgerError, NotFound, StorageFailed, Tampered, Unavailable
 from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.record.verdicts import NAMES
-from marin.verify.verdict import Report, TrainingSummary, Verdict, explained, judged
+from marin.verify.verdict import Report, TrainingSummary, Verdict, explained, judge_safely
 
 
 def report(wanted: tuple[str, ...] = NAMES, **outcomes: str) -> Report:
@@ -66,7 +66,7 @@ def test_errors_become_the_verdict_that_they_mean(error: LedgerError, outcome: s
     def judge() -> Verdict:
         raise error
 
-    verdict = judged(judge)
+    verdict = judge_safely(judge)
     assert (verdict.outcome, verdict.lines) == (outcome, (str(error),))
 
 
@@ -77,7 +77,7 @@ def test_whatever_foreign_bytes_make_of_a_library_ends_in_words(error: Exception
     def judge() -> Verdict:
         raise error
 
-    verdict = judged(judge)
+    verdict = judge_safely(judge)
     assert verdict.outcome == "UNAVAILABLE" and len(verdict.lines) == 1
     assert str(error) in verdict.lines[0]
 
@@ -96,4 +96,4 @@ def test_asked_to_stop_it_stops() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        judged(judge)
+        judge_safely(judge)

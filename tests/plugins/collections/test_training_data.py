@@ -15,7 +15,7 @@ from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history.runs import load_all
 from marin.pipeline.corpus import CORPUS, config
-from marin.pipeline.gathering import gathered
+from marin.pipeline.gathering import with_documents
 from marin.plugins.collections.judge import with_collections
 from marin.plugins.collections.queries import documents
 from marin.plugins.collections.queries.documents import Collection
@@ -47,8 +47,8 @@ def rehearsed(project: Path, recipe: Recipe) -> Path:
 
 
 def test_the_corpus_has_the_documents_of_the_collection_in_their_splits(project: Path, recipe: Recipe) -> None:
-    found = gathered(root_of(project), recipe)
-    assert gathered(root_of(project), recipe) == found and from_plain(plain(found), where="test") == found
+    found = with_documents(root_of(project), recipe)
+    assert with_documents(root_of(project), recipe) == found and from_plain(plain(found), where="test") == found
     out = rehearsed(project, found)
     documents = rows(Collection(root_of(project).store(), artifact_of(found)), "documents")
     for name, split in ((TRAIN, "train"), (VALIDATION, "validation")):
@@ -66,7 +66,7 @@ def test_a_collection_that_is_none_is_refused(project: Path, recipe: Recipe) -> 
 
 def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: Recipe) -> None:
     root = root_of(project)
-    found = gathered(root, recipe)
+    found = with_documents(root, recipe)
     workshop = project / "workshop"
     workshop.mkdir()
     case: Any = SimpleNamespace(
@@ -112,9 +112,9 @@ def test_of_a_run_of_several_collections_each_is_named(project: Path, monkeypatc
         assert [one.artifact for one in documents.of_run(root_of(project), "abc")] == found
         if len(found) > 1:
             with pytest.raises(UsageError, match=f"several collections.*{found[0]}, {found[1]}"):
-                documents.named(root_of(project), "abc")
+                documents.find_collection(root_of(project), "abc")
         else:
-            assert documents.named(root_of(project), "abc").artifact == found[0]
+            assert documents.find_collection(root_of(project), "abc").artifact == found[0]
 
 
 FILE = """
@@ -137,7 +137,7 @@ steps = [default_tokenize("half", half, vocab_size=300).inputs["tokenizer"]]
 def test_a_step_of_an_experiment_that_begins_with_a_collection_is_made_again(project: Path, recipe: Recipe) -> None:
     """The run's own recipe names what the step made, by digest; the verifier's file names the collection."""
     root = root_of(project)
-    artifact = artifact_of(gathered(root, recipe))
+    artifact = artifact_of(with_documents(root, recipe))
     file = project / "exp_half.py"
     file.write_text(FILE.format(artifact=artifact))
     assert execute_graph(load_graph(file), root, file=file).failures == {}

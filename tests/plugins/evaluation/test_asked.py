@@ -15,7 +15,7 @@ from marin.errors import DataError, UsageError
 from marin.kinds.families.measured import EvaluatedTask, EvaluationRecorded
 from marin.plugins.evaluation.heldout.asked import first_requested, is_requested, without_tasks
 from marin.plugins.evaluation.heldout.companion import tasks_of
-from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, described, present, write_tree
+from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, current_settings, task_event, write_tree
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved
 
@@ -103,15 +103,15 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
     asked, store = TasksDuring(names=("text", "small"), path=str(folder), limit=2), Store(MemoryStorage())
     tasks, settings = tasks_of(asked, store, None)
     assert settings.groups == [TaskGroup("small", ["pairs", "said"], [])], "a tag is a group of the record"
-    assert settings == present(limit=2, groups=settings.groups)
+    assert settings == current_settings(limit=2, groups=settings.groups)
     body = recorded(limit=2, groups=settings.groups, rules=settings.rules, bootstrap=settings.bootstrap)
     older = recorded(limit=2, groups=settings.groups)
     for rules in (2, 3, 4):
         of_rules = recorded(limit=2, groups=settings.groups, rules=rules, bootstrap=settings.bootstrap)
         assert is_requested(
-            asked, msgspec.structs.replace(of_rules, tasks={task.name: described(task, []) for task in tasks})
+            asked, msgspec.structs.replace(of_rules, tasks={task.name: task_event(task, []) for task in tasks})
         )
-    body = msgspec.structs.replace(body, tasks={task.name: described(task, []) for task in tasks})
+    body = msgspec.structs.replace(body, tasks={task.name: task_event(task, []) for task in tasks})
     assert is_requested(asked, body) and is_requested(asked, msgspec.structs.replace(older, tasks=body.tasks))
     write_tree(tmp_path / "tree", tasks, {task.name: [] for task in tasks}, {}, settings.groups)
     stored = msgspec.structs.replace(body, samples=store.put_tree(tmp_path / "tree").digest)

@@ -17,7 +17,7 @@ import pytest
 from marin.errors import DataError, DataMissing, UsageError
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
-from marin.plugins.evaluation.babylm.predictions import collated, predictions, shares
+from marin.plugins.evaluation.babylm.predictions import collate, predictions, shares
 from marin.plugins.evaluation.babylm.scores import accuracy, determinant, reading, spearman
 from marin.plugins.evaluation.babylm.scoring import evaluated
 from marin.plugins.evaluation.babylm.submission import TRACKS, checkpoints
@@ -227,7 +227,7 @@ def test_reading_times_are_explained_as_by_least_squares() -> None:
 def test_everything_is_collated_by_the_pipelines_names(found: Evaluated) -> None:
     full = {name: predictions(name, found.samples[name]) for name in UIDS}
     fast = {name: shares(name, found.samples[name], found.results[name]) for name in ("supplement_filtered", "reading")}
-    told = collated(
+    told = collate(
         full, {"results": []}, [{"supplement_fast": fast["supplement_filtered"], "reading": fast["reading"]}] * 2
     )
     assert sorted(told) == sorted(

@@ -289,7 +289,7 @@ class Kept:
     def twice(self, number=most): return 2 * number
 def f(doc, most=Kept.most): return SIDE + [most]
 """
-    assert functions.called(harness(code), "here")({}) == [1, 3]
+    assert functions.function_in(harness(code), "here")({}) == [1, 3]
     assert capsys.readouterr() == ("", "")
 
 

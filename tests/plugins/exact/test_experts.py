@@ -39,7 +39,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Execution, Lora, Model, Recipe, check, from_plain, plain
 from marin.training.blank import weighted
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
-from marin.training.experts.models import measured
+from marin.training.experts.models import routing_balance
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.loss import routed_losses, token_losses
@@ -245,9 +245,9 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
 
 def test_three_numbers_say_how_even_loads_are() -> None:
     even = {"router/entropy": 1.0, "router/largest_share": 1.0, "router/idle_experts": 0.0}
-    assert measured(np.full((2, 4), 8, np.float32)) == pytest.approx(even)
+    assert routing_balance(np.full((2, 4), 8, np.float32)) == pytest.approx(even)
     one = {"router/entropy": 0.0, "router/largest_share": 4.0, "router/idle_experts": 3.0}
-    assert measured(np.asarray([[32, 0, 0, 0]], np.float32)) == pytest.approx(one)
+    assert routing_balance(np.asarray([[32, 0, 0, 0]], np.float32)) == pytest.approx(one)
 
 
 def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -> None:

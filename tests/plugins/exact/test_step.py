@@ -21,7 +21,7 @@ from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, fr
 from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
 from marin.training.optimizers.rule import optimizer
-from marin.training.run import described
+from marin.training.run import describe_devices
 from marin.training.state import DATA, TENSOR, arrays_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
@@ -222,8 +222,8 @@ def test_devices_that_can_not_share_are_refused(recipe: Recipe) -> None:
 
 def test_how_many_devices_share_is_recorded() -> None:
     alone = np.array(jax.devices()[:1]).reshape(1, 1)
-    assert described(Mesh(alone, (DATA, TENSOR)))["tensor_parallel"] == 1
-    assert "tensor_parallel" not in described(mesh_of(1))
+    assert describe_devices(Mesh(alone, (DATA, TENSOR)))["tensor_parallel"] == 1
+    assert "tensor_parallel" not in describe_devices(mesh_of(1))
 
 
 SHARED = """

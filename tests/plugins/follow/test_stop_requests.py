@@ -30,7 +30,7 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events
 from marin.record.creation import create_root
 from marin.record.root import Root, open_root
-from marin.verify.derivation.attempts import unjudged
+from marin.verify.derivation.attempts import unjudged_events
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from tests.marin.history.events import EventList
@@ -313,7 +313,7 @@ def test_what_was_withdrawn_contradicts_nothing_and_is_told(went_back: tuple[Pla
     plan, log = went_back
     assert judged(plan, log) == []
     record = read_record(EventList(log), newest_of(log).run)
-    said = [str(item) for item in unjudged(record)]
+    said = [str(item) for item in unjudged_events(record)]
     assert sum("train.segment/v1 of train steps that the training withdrew later" in line for line in said) == 2
     assert "checkpoint.saved/v1" in " ".join(said)
 
@@ -327,7 +327,7 @@ def test_what_was_measured_of_a_withdrawn_state_is_told_and_judged_by_nobody(
         body = {"run": run, "state": state, "step": 8}
         event = replace(log[-1][1], type=EVALUATION_MEASURED, stream=evaluation_stream(run), body=body)
         record = read_record(EventList([*log, (len(log), event)]), run)
-        assert any("a state that the training withdrew" in str(item) for item in unjudged(record)) == aside
+        assert any("a state that the training withdrew" in str(item) for item in unjudged_events(record)) == aside
         assert any(EVALUATION_MEASURED in str(item) for item in unexplained(record, plan)) != aside
 
 

@@ -19,14 +19,14 @@ import pytest
 from ledger import Draft, Tampered
 from marin.errors import DataError, MarinError, MissingEvidence, UsageError
 from marin.execution.phases import successor
-from marin.execution.seeds import settled
+from marin.execution.seeds import with_seed
 from marin.history.run import Run
 from marin.history.runs import load, stream_of
 from marin.plugins.mlperf import rcp
 from marin.plugins.mlperf.benchmark import GRAMMAR_LM, Submission, check_closed, submission_of
 from marin.plugins.mlperf.checkers import REFERENCE_POINTS, check_results
 from marin.plugins.mlperf.hyperparameters import Range, values_of, violations
-from marin.plugins.mlperf.judgement import compare, differences, judge_result, stated
+from marin.plugins.mlperf.judgement import compare, differences, judge_result, read_submission
 from marin.plugins.mlperf.lines import Line, check_agreed, lines, number_format, write_log
 from marin.plugins.mlperf.result import ResultLine, read_result, repeated_seeds
 from marin.plugins.mlperf.seeding import seeding
@@ -56,7 +56,7 @@ class Record:
     def __init__(self, folder: Path, losses: tuple[float, float] = (5.0, 4.4), seed: int | None = None) -> None:
         self.root: Root = create_root(str(folder / ".marin"), origin="test.example/log")
         first = msgspec.structs.replace(REFERENCE, seed=seed, trainer=Trainer(num_steps=4, batch_size=8))
-        self.first = settled(self.root, first)
+        self.first = with_seed(self.root, first)
         phase = successor(self.first, msgspec.structs.replace(self.first, trainer=Trainer(num_steps=2, batch_size=8)))
         self.second = phase
         self.run("first000", self.first, {"loss": losses[0]})
@@ -294,7 +294,7 @@ def test_what_the_table_does_not_name_is_the_references(
 ) -> None:
     assert violations(TABLE, recipe) == []
     given = Record(tmp_path)
-    given.run("other000", settled(given.root, msgspec.structs.replace(recipe, trainer=recipe.trainer)), {"loss": 4.0})
+    given.run("other000", with_seed(given.root, msgspec.structs.replace(recipe, trainer=recipe.trainer)), {"loss": 4.0})
     assert given.log("open", "other000")
     with pytest.raises(UsageError, match=rf"does not name is the reference's.*closed division: {path}"):
         given.log("closed", "other000")
@@ -564,10 +564,10 @@ def test_what_a_submitter_says_of_himself_is_taken_from_the_result() -> None:
         return said([{"key": f"submission_{name}", "value": value} for name, value in fields.items()])
 
     given = {"benchmark": "grammar_lm", "org": "a lab", "division": "closed", "platform": "two cores"}
-    assert stated(lines_with(**given)) == Submission(org="a lab", division="closed", platform="two cores")
+    assert read_submission(lines_with(**given)) == Submission(org="a lab", division="closed", platform="two cores")
     for wrong in ({"division": "../../elsewhere"}, {"org": 1}, {"warmth": "a"}):
         with pytest.raises(DataError, match="not what a submission says"):
-            stated(lines_with(**wrong))
+            read_submission(lines_with(**wrong))
 
 
 def compared(record: Record, log: list[dict[str, Any]]) -> Verdict:

@@ -11,7 +11,7 @@ from ray.core.generated.common_pb2 import ActorDiedErrorContext
 from ray.exceptions import ActorDiedError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
 
-from marin.plugins.ray.deaths import described, redacted
+from marin.plugins.ray.deaths import describe_death, redact
 
 
 def test_a_killed_worker() -> None:
@@ -26,7 +26,7 @@ def test_a_killed_worker() -> None:
     death = ActorDiedError(context)
     assert "10.1.2.3" in str(death), "Ray says more than a ledger should"
     error = WorkerHealthCheckFailedError(f"A worker health check failed: hostname='{socket.gethostname()}'", death)
-    assert described(error) == "WorkerHealthCheckFailedError from ActorDiedError (SYSTEM_ERROR)"
+    assert describe_death(error) == "WorkerHealthCheckFailedError from ActorDiedError (SYSTEM_ERROR)"
 
 
 def test_a_worker_that_ended_itself_said_why(tmp_path: Path) -> None:
@@ -42,18 +42,20 @@ def test_a_worker_that_ended_itself_said_why(tmp_path: Path) -> None:
     (tmp_path / "worker-aa-01000000-47.err").write_text(
         "[Gloo] Rank 0 is connected\nF1121 21:00:00.1 47 client.h:80] Terminating process because 10.1.2.3:4567 is gone\nbye\n"
     )
-    assert described(death, tmp_path) == (
+    assert describe_death(death, tmp_path) == (
         "ActorDiedError (SYSTEM_ERROR: F1121 21:00:00.1 47 client.h:80] Terminating process because (address) is gone)"
     )
     (tmp_path / "worker-aa-01000000-47.err").write_text("[Gloo] Rank 0 is connected\n")
-    assert described(death, tmp_path) == described(death) == "ActorDiedError (SYSTEM_ERROR)"
+    assert describe_death(death, tmp_path) == describe_death(death) == "ActorDiedError (SYSTEM_ERROR)"
 
 
 def test_an_error_of_the_training_itself() -> None:
     error = UserExceptionWithTraceback(
         RuntimeError("connection to 10.1.2.3:4567 lost in /home/ann/run.py"), "Traceback ..."
     )
-    assert described(error) == "UserExceptionWithTraceback from RuntimeError: connection to (address) lost in (path)"
+    assert (
+        describe_death(error) == "UserExceptionWithTraceback from RuntimeError: connection to (address) lost in (path)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,4 +67,4 @@ def test_an_error_of_the_training_itself() -> None:
     ],
 )
 def test_what_is_left_out(text: str, told: str) -> None:
-    assert redacted(text) == told
+    assert redact(text) == told

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from ledger import Unavailable
-from marin.plugins.ray.cluster import connected
+from marin.plugins.ray.cluster import connect
 from marin.plugins.ray.resources import check, options
 from marin.runners.resources import Resources
 
@@ -87,6 +87,6 @@ def test_a_ray_that_has_tpus_gives_them_and_no_other_slice_is_waited_for() -> No
 def test_a_program_that_is_connected_to_a_ray_by_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(os.environ)
     monkeypatch.setattr("marin.plugins.ray.cluster.import_ray", lambda: SimpleNamespace(is_initialized=lambda: True))
-    with pytest.raises(Unavailable, match="connected to a Ray already"), connected(None, cpus=1):
+    with pytest.raises(Unavailable, match="connected to a Ray already"), connect(None, cpus=1):
         raise AssertionError("it was begun")
     assert os.environ == before

@@ -27,7 +27,7 @@ DRIVER = """
 import ctypes, signal, sys, threading
 OUT = sys.stdout  # while a Ray is there, it is stderr
 from marin.process.interruption import Interruption
-from marin.plugins.ray.cluster import connected, descendants
+from marin.plugins.ray.cluster import connect, descendants
 
 def say(word):
     print(word, file=OUT, flush=True)
@@ -59,7 +59,7 @@ with Interruption() as interruption:
     watching = threading.Thread(target=watch)
     watching.start()
     raised("before")
-    with connected(None, cpus=1):
+    with connect(None, cpus=1):
         raised("while")
         try:
             with interruption.shield():
@@ -74,7 +74,7 @@ with Interruption() as interruption:
 before = signal.getsignal(signal.SIGTERM)
 assert before is signal.SIG_DFL
 try:
-    with connected(None, cpus=1):
+    with connect(None, cpus=1):
         ask("unattended")
 except KeyboardInterrupt as asked:
     say(f"unattended: {asked}, {len(descendants())} left")

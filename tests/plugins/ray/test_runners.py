@@ -14,7 +14,7 @@ import pytest
 
 from ledger import Unavailable
 from marin.plugins.ray import cluster
-from marin.plugins.ray.cluster import connected, one_ray
+from marin.plugins.ray.cluster import connect, one_ray
 from marin.runners.workers import LocalRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -79,17 +79,17 @@ def test_a_kept_ray_is_begun_when_it_is_wanted_and_ended_with_the_block(monkeypa
     with one_ray(), one_ray():
         assert seen == []
         for cpus in (2, 1):
-            with connected(None, cpus=cpus) as ray:
+            with connect(None, cpus=cpus) as ray:
                 seen.append(ray)
     assert seen == ["begun with 2 CPUs", "ray", "ray", "ended"]
-    with connected(None, cpus=3):
+    with connect(None, cpus=3):
         pass
     assert seen[4:] == ["begun with 3 CPUs", "ended"], "nothing is kept after the block"
 
 
 def test_a_cluster_without_authentication_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with pytest.raises(Unavailable, match="without authentication") as refused, connected("127.0.0.1:6379", cpus=1):
+    with pytest.raises(Unavailable, match="without authentication") as refused, connect("127.0.0.1:6379", cpus=1):
         pass
     assert refused.value.exit_code == 3
     assert os.environ["RAY_AUTH_MODE"] == "disabled", "nothing of ours is left in the environment"

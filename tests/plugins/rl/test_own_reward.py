@@ -13,7 +13,7 @@ from ledger import MemoryStorage, Store, digest_bytes
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.plugins.rl import own_reward
 from marin.plugins.rl.own import with_own
-from marin.plugins.rl.own_reward import called, function_of, named
+from marin.plugins.rl.own_reward import call_reward, function_of, read_reward
 from marin.plugins.rl.prompts import read_stored
 from marin.recipe.schema import from_mapping, plain, unplain
 from tests.plugins.rl.conftest import recipe_with
@@ -57,18 +57,18 @@ def test_a_recipe_names_file_function_and_digest_and_the_store_has_the_code(fold
     assert from_mapping(unplain(plain(recipe)), where="recorded") == recipe
     easy, hard = read_stored(store.read(objective.questions), objective.reward, where="stored")
     function = function_of(objective.reward)
-    given = [called(function, one.prompt, " 12345", [1, 2], one.columns, "here") for one in (easy, hard)]
+    given = [call_reward(function, one.prompt, " 12345", [1, 2], one.columns, "here") for one in (easy, hard)]
     assert given == [0.3, 0.5]
 
 
 def test_of_a_conversation_the_completion_is_a_message() -> None:
-    reward, _ = named("rewards.py:said")
+    reward, _ = read_reward("rewards.py:said")
     chat = [{"role": "user", "content": "12+7?"}]
-    assert [called(function_of(reward), chat, text, [], {}, "here") for text in ("19", "20")] == [1.0, 0.0]
+    assert [call_reward(function_of(reward), chat, text, [], {}, "here") for text in ("19", "20")] == [1.0, 0.0]
 
 
 def test_another_file_or_none_is_no_reward_and_nothing_is_taken_from_the_store(folder: Path) -> None:
-    reward, content = named("rewards.py:length")
+    reward, content = read_reward("rewards.py:length")
     (folder / "rewards.py").write_bytes(content + b"\n")
     with pytest.raises(MissingEvidence, match="is not here") as caught:
         function_of(reward)
@@ -101,7 +101,7 @@ def test_a_reward_that_does_more_than_compute_is_refused(folder: Path, code: str
     (folder / "other.py").write_text("def g(): return 1")
     (folder / "rewards.py").write_text(code)
     with pytest.raises(UsageError, match="a reward that cannot be taken") as caught:
-        named("rewards.py:f")
+        read_reward("rewards.py:f")
     assert found in (caught.value.found or "")
 
 
@@ -110,7 +110,7 @@ def test_a_reward_that_does_more_than_compute_is_refused(folder: Path, code: str
 )
 def test_what_names_no_function_below_the_folder_is_refused(written: str) -> None:
     with pytest.raises(UsageError, match="a reward that cannot be taken"):
-        named(written)
+        read_reward(written)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_what_names_no_function_below_the_folder_is_refused(written: str) -> Non
 )
 def test_a_reward_that_raises_never_ends_or_is_no_number_is_named(folder: Path, body: str, found: str) -> None:
     (folder / "rewards.py").write_text(f"def f(completions, **kwargs):\n    {body}\n")
-    reward, _ = named("rewards.py:f")
+    reward, _ = read_reward("rewards.py:f")
     with pytest.raises(DataError, match="a reward that is not a number") as caught:
-        called(function_of(reward), "a", "b", [], {}, "objective.reward: f")
+        call_reward(function_of(reward), "a", "b", [], {}, "objective.reward: f")
     assert caught.value.found == found and caught.value.where == "objective.reward: f"
 
 
@@ -151,15 +151,17 @@ def test_nothing_that_a_reward_does_keeps_it_going(body: str, before: int, monke
     monkeypatch.setattr(own_reward, "MOST_LINES", 1000)
     Path("rewards.py").write_text(f"def f(completions, **kwargs):\n{'    x = 1\n' * before}    {body}\n")
     with pytest.raises(DataError, match="at most 1000 lines of Python"):
-        called(function_of(named("rewards.py:f")[0]), "a", "b", [], {}, "here")
+        call_reward(function_of(read_reward("rewards.py:f")[0]), "a", "b", [], {}, "here")
     assert sys.monitoring.get_tool(own_reward.TOOL) is None, "nobody is watched any more"
 
 
 def test_what_a_function_gives_may_be_any_number(folder: Path) -> None:
     (folder / "rewards.py").write_text("def f(completions, **kwargs):\n    return [completions[0] == 'b']\n")
-    assert called(function_of(named("rewards.py:f")[0]), "a", "b", [], {}, "here") == 1.0
+    assert call_reward(function_of(read_reward("rewards.py:f")[0]), "a", "b", [], {}, "here") == 1.0
     (folder / "rewards.py").write_text("def f(completions, **kwargs):\n    return (float('nan'),)\n")
-    assert math.isnan(called(function_of(named("rewards.py:f")[0]), "a", "b", [], {}, "here")), "the rollout refuses it"
+    assert math.isnan(call_reward(function_of(read_reward("rewards.py:f")[0]), "a", "b", [], {}, "here")), (
+        "the rollout refuses it"
+    )
 
 
 def test_a_reward_without_an_objective_is_refused() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from marin.errors import DataError
-from marin.plugins.rl.prompts import Question, questions, read_file, read_stored, written
+from marin.plugins.rl.prompts import Question, encode_questions, questions, read_file, read_stored
 from marin.plugins.rl.rewards import REWARDS, exact_match, numeric_answer, regular_expression
 
 
@@ -64,7 +64,7 @@ def test_prompts_of_a_file_are_its_lines_and_nothing_else(tmp_path: Path, caplog
     found = read_file(path, "exact_match")
     assert found == (Question("12+7=", "19"), Question(chat, "four"), Question("2/4=", "0.5"))
     assert "left out, no reward reads them: level" in caplog.text
-    assert read_stored(written(found), "exact_match", where="stored") == found
+    assert read_stored(encode_questions(found), "exact_match", where="stored") == found
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from marin.errors import Unsupported, UsageError
 from marin.plugins.scale import child
 from marin.plugins.scale.chips import CHIPS, bounds_of, chip_of, count_of
-from marin.plugins.scale.compiled import Forecast, brought, differing
+from marin.plugins.scale.compiled import Forecast, bytes_received, differing
 from marin.plugins.scale.hlo import Program
 from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
@@ -125,7 +125,7 @@ def test_what_moves_along_some_axes_has_their_links_alone(kind: str, group: int,
     item = Moved(kind, "u16", 1e9, 1, group)
     answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [ProgramAnswer(name="gather_layer", collectives=[item])])
     _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0).seconds
-    assert moving == pytest.approx(brought(item) / (CHIPS["v5p"].link * links / 6))
+    assert moving == pytest.approx(bytes_received(item) / (CHIPS["v5p"].link * links / 6))
 
 
 def test_slices_have_names() -> None:

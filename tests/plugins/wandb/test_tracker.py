@@ -23,14 +23,19 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_word_is_no_part_of_the_recipe(monkeypatch: pytest.MonkeyPatch):
-    assert choose(("seed=1",)) == ("seed=1",) and tracker.chosen() == "none"
-    assert choose(("model=nano", "tracker=wandb", "seed=1")) == ("model=nano", "seed=1") and tracker.chosen() == "wandb"
+    assert choose(("seed=1",)) == ("seed=1",) and tracker.choose_tracker() == "none"
+    assert (
+        choose(("model=nano", "tracker=wandb", "seed=1")) == ("model=nano", "seed=1")
+        and tracker.choose_tracker() == "wandb"
+    )
     assert tracker.environment() == {"MARIN_TRACKER": "wandb"}
     assert choose(("tracker=none",)) == () and tracker.environment() == {}
-    assert choose(("+tracker=wandb",)) == () and tracker.chosen() == "wandb"
-    assert choose(("++trainer.tracker=none",)) == () and tracker.chosen() == "none"
-    assert choose(("trainer.tracker=wandb", "trainer=short")) == ("trainer=short",) and tracker.chosen() == "wandb"
-    assert choose() == () and tracker.chosen() == "wandb"
+    assert choose(("+tracker=wandb",)) == () and tracker.choose_tracker() == "wandb"
+    assert choose(("++trainer.tracker=none",)) == () and tracker.choose_tracker() == "none"
+    assert (
+        choose(("trainer.tracker=wandb", "trainer=short")) == ("trainer=short",) and tracker.choose_tracker() == "wandb"
+    )
+    assert choose() == () and tracker.choose_tracker() == "wandb"
     with pytest.raises(UsageError, match="none or wandb, found tensorboard"):
         choose(("tracker=tensorboard",))
     monkeypatch.setenv("MARIN_TRACKER", "mlflow")

@@ -16,7 +16,7 @@ from marin.plugins.wandb.file import logged_points, records
 from marin.plugins.wandb.live import LiveJournal
 from marin.plugins.wandb.run import rows_of
 from marin.record import events
-from marin.record.meter import Meter, recorded
+from marin.record.meter import Meter, segment_metrics
 from tests.plugins.mlflow.roots import make_artifacts, make_root, record
 from tests.plugins.mlflow.story import Log, begin_step, digest, loss, replay, segment, start, whole_run
 
@@ -50,7 +50,7 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(
     log = Log()
     made = make_artifacts(root, tmp_path / "made")
     whole_run(log, "abcd2345", steps=30, artifacts=made)
-    body = recorded("abcd2345", "train", 0, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
+    body = segment_metrics("abcd2345", "train", 0, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
     log.append(events.METRICS_RECORDED, body)
     replay(log, "abcd2345")
     record(root, log)
@@ -87,7 +87,7 @@ def segments(first: int, last: int) -> list[tuple[str, Any]]:
     log = Log()
     segment(log, "abcd2345", first, last)
     part, saved = (events.read(bodies[event.type], event.body, where="story") for event in log.entries)
-    measured = recorded(
+    measured = segment_metrics(
         "abcd2345", "train", first, {"train/grad_norm": [0.5] * (last - first)}, Meter().lap(last - first, 900)
     )
     return [(events.CHECKPOINT_SAVED, saved), (events.TRAIN_SEGMENT, part), (events.METRICS_RECORDED, measured)]

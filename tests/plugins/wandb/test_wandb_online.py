@@ -56,7 +56,7 @@ def test_a_training_is_told_while_it_goes_on_and_after_an_interruption(server: T
     root = make_root(tmp_path)
     journal, started = begun(root)
     assert choose(("wandb.mode=online", "wandb.tag=first-try", "seed=1")) == ("seed=1",)
-    assert tracker.chosen() == "wandb" and choice() == Choice(mode="online", tag="first-try")
+    assert tracker.choose_tracker() == "wandb" and choice() == Choice(mode="online", tag="first-try")
     assert VARIABLE in tracker.environment() and KEY not in str(tracker.environment())
     for first, last in ((0, 30), (30, 60)):
         live = LiveJournal(journal, root, RUN)
@@ -151,7 +151,7 @@ def test_without_a_key_nothing_is_sent_and_with_a_wrong_one_the_run_goes_on(
     monkeypatch.setenv("WANDB_API_KEY", "")
     with pytest.raises(UsageError, match="WANDB_API_KEY"):
         choose(("wandb.mode=online",))
-    assert choose(("wandb.log=false",)) == () and tracker.chosen() == "none"
+    assert choose(("wandb.log=false",)) == () and tracker.choose_tracker() == "none"
     with pytest.raises(UsageError, match=r"wandb\.log=true"):
         from_words({"colour": "red"})
     monkeypatch.setenv("WANDB_API_KEY", "f" * 40)

@@ -161,7 +161,6 @@ class Decontaminate:
         return Judgement(None, tuple(decisions))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {"hits": 0}
 
 
@@ -169,7 +168,7 @@ def load_evaluations(files: Sequence[tuple[Path, str]], fields: Sequence[str]) -
     """The fields of evaluations in JSON lines: (file, its recorded name).
 
     Raises:
-        DataError: a line is no JSON object, or no record of a file has any of the fields.
+        DataError: a line is not a JSON object, or no record of a file has any of the fields.
         DataMissing: a file cannot be read.
     """
     found: list[Field] = []

@@ -12,19 +12,7 @@ from typing import Any
 from marin.plugins.collections.making.shelf import CollectionFolder, Shard
 from marin.plugins.collections.settings import divided
 from marin.plugins.collections.sources.finding import LocatedSource, Slice
-from marin.plugins.collections.tasks.task import (
-    BOUNDED_FILE,
-    DECIDED,
-    LISTED,
-    NEAR_FILE,
-    PROBLEMS,
-    WRITTEN,
-    Counted,
-    Setup,
-    judged_kind,
-    model_file,
-    one_line,
-)
+from marin.plugins.collections.tasks import task
 from marin.recipe.schema import plain
 
 DESCRIPTION = "collection.json"
@@ -55,16 +43,16 @@ def file_digest(path: str) -> str:
 def not_fetched(sources: Sequence[LocatedSource]) -> list[bytes]:
     """A line for each source that could not be had."""
     return [
-        one_line({"found": found.missing, "position": 0, "reason": NOT_FETCHED, "source": found.source.name})
+        task.one_line({"found": found.missing, "position": 0, "reason": NOT_FETCHED, "source": found.source.name})
         for found in sources
         if found.missing
     ]
 
 
 def assemble(
-    setup: Setup,
+    setup: task.Setup,
     made: CollectionFolder,
-    answers: Mapping[str, Counted],
+    answers: Mapping[str, task.Counted],
     trees: Mapping[str, str],
     reads: Sequence[Shard],
     written: Sequence[Shard],
@@ -83,27 +71,27 @@ def assemble(
         (out / kind).mkdir(exist_ok=True)
     for number, examples in enumerate(setup.examples):
         (out / "models").mkdir(exist_ok=True)
-        _link(model_file(folder, number), out / "models" / f"steps-{examples.place}.npy")
+        _link(task.model_file(folder, number), out / "models" / f"steps-{examples.place}.npy")
     for shard in written:
-        _link(folder / shard.name / WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
+        _link(folder / shard.name / task.WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
     first, rest = divided(setup.settings.steps)
-    last = judged_kind(setup.settings)
+    last = task.judged_kind(setup.settings)
     for name in (shard.task.name for shard in reads):
         read, judge = folder / "read" / name, folder / "judge" / name
         if last == "cut":
-            _link(folder / "cut" / name / DECIDED, out / "decisions" / f"cut-{name}.parquet")
-        _link(folder / last / name / LISTED, out / "listing" / f"{name}.parquet")
+            _link(folder / "cut" / name / task.DECIDED, out / "decisions" / f"cut-{name}.parquet")
+        _link(folder / last / name / task.LISTED, out / "listing" / f"{name}.parquet")
         if first:
-            _link(read / DECIDED, out / "decisions" / f"read-{name}.parquet")
+            _link(read / task.DECIDED, out / "decisions" / f"read-{name}.parquet")
         if rest or answers[f"judge/{name}"].removed:
-            _link(judge / DECIDED, out / "decisions" / f"{name}.parquet")
+            _link(judge / task.DECIDED, out / "decisions" / f"{name}.parquet")
         if answers[f"read/{name}"].problems:
-            _link(read / PROBLEMS, out / "problems" / f"{name}.jsonl")
+            _link(read / task.PROBLEMS, out / "problems" / f"{name}.jsonl")
     if missing := not_fetched(setup.sources):
         (out / "problems" / "sources.jsonl").write_bytes(b"".join(missing))
     for name in _near(answers):
-        _link(folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
-        if (bounded := folder / name / BOUNDED_FILE).exists():
+        _link(folder / name / task.NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
+        if (bounded := folder / name / task.BOUNDED_FILE).exists():
             (out / NOT_COMPARED).mkdir(exist_ok=True)
             _link(bounded, out / NOT_COMPARED / f"{name.replace('/', '-')}.parquet")
     described = _described(setup, made, answers, reads, bounds) | {"split_below": str(split_below)}
@@ -114,7 +102,11 @@ def assemble(
 
 
 def _described(
-    setup: Setup, made: CollectionFolder, answers: Mapping[str, Counted], reads: Sequence[Shard], bounds: Sequence[int]
+    setup: task.Setup,
+    made: CollectionFolder,
+    answers: Mapping[str, task.Counted],
+    reads: Sequence[Shard],
+    bounds: Sequence[int],
 ) -> dict[str, Any]:
     sources = setup.sources
     return {
@@ -149,7 +141,7 @@ def _described(
     }
 
 
-def _near(answers: Mapping[str, Counted]) -> list[str]:
+def _near(answers: Mapping[str, task.Counted]) -> list[str]:
     return sorted(name for name in answers if name.startswith("near/"))
 
 

@@ -24,33 +24,16 @@ from ledger import canonical_digest
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.plugins.collections.comparing.near import Keyed, components
+from marin.plugins.collections.making import description
 from marin.plugins.collections.making.choice import EVERY, REASON, bounds, remove_beyond
-from marin.plugins.collections.making.description import (
-    NOT_FETCHED,
-    assemble,
-    content,
-    file_digest,
-    not_fetched,
-    plain_slice,
-)
 from marin.plugins.collections.making.exact import remove_copies
 from marin.plugins.collections.making.paragraphs import copied
 from marin.plugins.collections.making.rows import Rows, as_bytes
 from marin.plugins.collections.making.shelf import CollectionFolder, Shard, Shelf
 from marin.plugins.collections.settings import Near, divided
 from marin.plugins.collections.sources.origin import LEFT_OUT, Origin
+from marin.plugins.collections.tasks import task as tasks
 from marin.plugins.collections.tasks.columns import band_name
-from marin.plugins.collections.tasks.task import (
-    NEAR_FILE,
-    ORIGIN,
-    PROBLEMS,
-    REMOVED_FILE,
-    Counted,
-    Setup,
-    Task,
-    problem_line,
-    rows_file,
-)
 from marin.plugins.collections.tasks.work import WORKER
 from marin.process.progress import bar
 from marin.recipe.schema import plain
@@ -63,7 +46,7 @@ WRITE_BYTES, NEAR_BYTES, NEAR_DOCUMENTS = 64 << 20, 32 << 20, 2048
 """Text of a shard of documents; text and number of candidates of a task, which ends with a component."""
 
 
-def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> CollectionFolder:
+def make(setup: tasks.Setup, code: str, execute: Execute, shelf: Shelf) -> CollectionFolder:
     """The collection of ``setup``; its files are in ``out`` below ``setup.folder``.
 
     Args:
@@ -77,13 +60,13 @@ def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> CollectionF
 
 @dataclass
 class _Making:
-    setup: Setup
+    setup: tasks.Setup
     code: str
     execute: Execute
     shelf: Shelf
     trees: dict[str, str] = field(default_factory=dict)
     """Digest of each finished shard, by kind and name."""
-    answers: dict[str, Counted] = field(default_factory=dict)
+    answers: dict[str, tasks.Counted] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -101,7 +84,9 @@ class _Making:
         self._do("judge", self._judge_shards(reads, trained))
         rows = Rows(self.folder, [shard.task.name for shard in reads])
         removed, problems = Counter[str](), Counter[str]()
-        problems.update({NOT_FETCHED: count} if (count := len(not_fetched(self.setup.sources))) else {})
+        problems.update(
+            {description.NOT_FETCHED: count} if (count := len(description.not_fetched(self.setup.sources))) else {}
+        )
         for answer in self.answers.values():
             problems.update(answer.problems)
         self._check_some(rows, problems)
@@ -131,7 +116,9 @@ class _Making:
             dict(sorted(problems.items())),
             [found.source for found in self.setup.sources],
         )
-        assemble(self.setup, made, self.answers, self.trees, reads, written, bounds=bound, split_below=below)
+        description.assemble(
+            self.setup, made, self.answers, self.trees, reads, written, bounds=bound, split_below=below
+        )
         return made
 
     # Shards
@@ -145,13 +132,13 @@ class _Making:
                 identity = self._identity(
                     "read",
                     {
-                        "slice": plain_slice(part),
-                        "source": content([found]),
+                        "slice": description.plain_slice(part),
+                        "source": description.content([found]),
                         "steps": first,
                         "text_field": settings.text_field,
                     },
                 )
-                shards.append(Shard(Task("read", f"{len(shards):06d}", number, place), identity))
+                shards.append(Shard(tasks.Task("read", f"{len(shards):06d}", number, place), identity))
         return shards
 
     def _train_shards(self, reads: Sequence[Shard]) -> list[Shard]:
@@ -160,13 +147,13 @@ class _Making:
         shards = []
         for number, examples in enumerate(self.setup.examples):
             what = {
-                "bad": content(examples.bad) if examples.bad else own,
-                "good": content(examples.good),
+                "bad": description.content(examples.bad) if examples.bad else own,
+                "good": description.content(examples.good),
                 "settings": plain(examples.settings),
                 "steps": first,
                 "text_field": self.setup.settings.text_field,
             }
-            shards.append(Shard(Task("train", f"{number:06d}", number), self._identity("train", what)))
+            shards.append(Shard(tasks.Task("train", f"{number:06d}", number), self._identity("train", what)))
         return shards
 
     def _judge_shards(self, reads: Sequence[Shard], trained: Sequence[Shard]) -> list[Shard]:
@@ -174,7 +161,7 @@ class _Making:
         near = settings.near
         what = {
             "contamination": plain(settings.contamination) if self.setup.evaluations else None,
-            "evaluations": [[name, file_digest(path)] for path, name in self.setup.evaluations],
+            "evaluations": [[name, description.file_digest(path)] for path, name in self.setup.evaluations],
             "fields": self.setup.evaluation_fields,
             "near": [near.shingle, near.bands, near.rows] if near is not None else None,
             "models": [self.trees[shard.name] for shard in trained],
@@ -182,7 +169,7 @@ class _Making:
         }
         return [
             Shard(
-                Task("judge", shard.task.name, shard.task.source, shard.task.slice),
+                tasks.Task("judge", shard.task.name, shard.task.source, shard.task.slice),
                 self._identity("judge", {"read": self.trees[shard.name], **what}),
             )
             for shard in reads
@@ -216,9 +203,9 @@ class _Making:
                 done += 1
                 progress(done, "")
 
-    def _keep(self, shard: Shard, target: Path, answer: Counted) -> None:
+    def _keep(self, shard: Shard, target: Path, answer: tasks.Counted) -> None:
         if self.setup.strict and answer.problems:
-            raise _strictly(problem_line(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
+            raise _strictly(tasks.problem_line(json.loads((target / tasks.PROBLEMS).read_bytes().split(b"\n", 1)[0])))
         self.trees[shard.name] = self.shelf.put(shard, target, answer)
         self.answers[shard.name] = answer
 
@@ -241,7 +228,7 @@ class _Making:
     def _tell_origins(self, reads: Sequence[Shard]) -> None:
         origins = [Origin() for _ in self.setup.sources]
         for shard in reads:
-            origins[shard.task.source].add(json.loads((self.folder / shard.name / ORIGIN).read_bytes()))
+            origins[shard.task.source].add(json.loads((self.folder / shard.name / tasks.ORIGIN).read_bytes()))
         said = [origin.said() for origin in origins]
         for found, one in zip(self.setup.sources, said, strict=True):
             if left := one.get(LEFT_OUT):
@@ -265,7 +252,7 @@ class _Making:
         """The kept documents without the paragraphs that stand in others of them too. One that another document was removed for
         stays whole where nothing would be left of it."""
         found = copied(self.folder, rows)
-        near = [self.folder / name / NEAR_FILE for name in self.trees if name.startswith("near/")]
+        near = [self.folder / name / tasks.NEAR_FILE for name in self.trees if name.startswith("near/")]
         holders = rows.among([path for path in (exact, *near) if path.exists()], "kept")
         unique, inverse = np.unique(found.kept, return_inverse=True)
         ids = np.zeros(0, "V16")
@@ -273,7 +260,7 @@ class _Making:
             ids = np.ascontiguousarray(as_bytes(rows.take("id", unique))).view("V16").reshape(-1)[inverse]
         shards = []
         for number, name in enumerate(rows.names):
-            task = Task("cut", name)
+            task = tasks.Task("cut", name)
             here = slice(*np.searchsorted(found.numbers, rows.starts[number : number + 2]).tolist())
             arrays = {"rows": found.numbers[here] - rows.starts[number], "lines": found.lines[here], "kept": ids[here]}
             arrays |= {"holders": holders[found.numbers[here]]}
@@ -308,7 +295,7 @@ class _Making:
         shards, firsts = [], []
         for number, (begin, cuts) in enumerate(_packed(ends, sizes)):
             some = slice(begin, cuts[-1])
-            task = Task("near", f"{number:06d}")
+            task = tasks.Task("near", f"{number:06d}")
             names = np.ascontiguousarray(as_bytes(ids[some])).view("V16").reshape(-1)
             arrays = self._write_rows(task, rows, members[some], ends=np.array(cuts, np.int64) - begin, ids=names)
             shards.append(Shard(task, self._identity("near", {"near": plain(near), "rows": arrays})))
@@ -316,7 +303,7 @@ class _Making:
         self._do("near", shards)
         removed = 0
         for shard, begin in zip(shards, firsts, strict=True):
-            places = np.load(self.folder / shard.name / REMOVED_FILE, allow_pickle=False)
+            places = np.load(self.folder / shard.name / tasks.REMOVED_FILE, allow_pickle=False)
             rows.kept[members[begin + places]] = False
             removed += len(places)
         return removed
@@ -337,13 +324,13 @@ class _Making:
 
     def _write_shards(self, rows: Rows, sources: NDArray[np.int64], below: int) -> Iterator[Shard]:
         for number, (some, places) in enumerate(_by_id(rows)):
-            task = Task("write", f"{number:05d}")
+            task = tasks.Task("write", f"{number:05d}")
             held_out = places < np.uint64(below) if below < EVERY else np.ones(len(places), bool)
             arrays = self._write_rows(task, rows, some, held_out=held_out, of=sources)
             yield Shard(task, self._identity("write", {"rows": arrays}))
 
     def _write_rows(
-        self, task: Task, rows: Rows, numbers: NDArray[np.int64], of: NDArray[np.int64] | None = None, **more: Any
+        self, task: tasks.Task, rows: Rows, numbers: NDArray[np.int64], of: NDArray[np.int64] | None = None, **more: Any
     ) -> str:
         """Write the rows of a task, and digest them with the shards that they are in; ``of``: the source of each shard."""
         shards, places = rows.places(numbers)
@@ -355,9 +342,9 @@ class _Making:
         written = self._written(task, names=np.array(names), shards=local, rows=places, **more)
         return canonical_digest({"rows": written, "trees": trees})
 
-    def _written(self, task: Task, **arrays: Any) -> str:
+    def _written(self, task: tasks.Task, **arrays: Any) -> str:
         """Write what a task is given, and digest it."""
-        np.savez(rows_file(self.folder, task), **arrays)
+        np.savez(tasks.rows_file(self.folder, task), **arrays)
         hasher = sha256()
         for name, array in sorted(arrays.items()):
             form = f"{name} {array.dtype.str} {array.shape}\n".encode()

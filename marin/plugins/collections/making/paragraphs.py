@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marin.plugins.collections.making import rows as documents
 from marin.plugins.collections.making.exact import copies
 from marin.plugins.collections.making.rows import Rows
-from marin.plugins.collections.tasks.columns import ArrowRows, fixed
+from marin.plugins.collections.tasks.columns import ArrowRows, fixed_width_rows
 from marin.plugins.collections.tasks.task import PARAGRAPHS
 
 
@@ -58,7 +58,7 @@ def _pieces(folder: Path, rows: Rows) -> Iterator[tuple[NDArray[np.int64], NDArr
         found = []
         for shard, name in enumerate(rows.names):
             file = _of_shard(folder, name)
-            digests = fixed(file.column("digest"), 32).view(">u8")
+            digests = fixed_width_rows(file.column("digest"), 32).view(">u8")
             own = file.column("row").to_numpy() + rows.starts[shard]
             chosen = rows.kept[own]
             if bits:

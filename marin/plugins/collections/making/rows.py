@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from marin.plugins.collections.tasks.columns import ArrowRows, fixed
+from marin.plugins.collections.tasks.columns import ArrowRows, fixed_width_rows
 from marin.plugins.collections.tasks.task import JUDGED_FILE, READ_FILE
 
 PIECE = 1 << 19
@@ -109,7 +109,7 @@ class Rows:
         kind, file = ("read", READ_FILE) if read else (self.judged, JUDGED_FILE)
         found = ArrowRows(self._folder / kind / shard / file).column(column)
         if pa.types.is_fixed_size_binary(found.type):
-            return fixed(found, found.type.byte_width).view(">u8").astype(np.uint64)
+            return fixed_width_rows(found, found.type.byte_width).view(">u8").astype(np.uint64)
         values: NDArray[Any] = found.to_numpy()
         return values
 

@@ -121,7 +121,7 @@ def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> 
     """The account of a collection; ``tokens``: of each source, in a run.
 
     Raises:
-        DataError: the artifact is no collection, or a file of it cannot be read or has another form.
+        DataError: the artifact is not a collection, or a file of it cannot be read or has another form.
     """
     with as_columns(collection.artifact):
         return _account(collection, tokens)

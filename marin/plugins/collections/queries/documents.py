@@ -50,7 +50,7 @@ class Collection:
         """What ``collection.json`` says.
 
         Raises:
-            DataError: the artifact is no collection.
+            DataError: the artifact is not a collection.
         """
         try:
             with self.store.open_file(self.artifact, DESCRIPTION) as file:
@@ -71,7 +71,7 @@ class Collection:
         """How many documents a bound kept from being compared with all that they share a band with.
 
         Raises:
-            DataError: the artifact is no collection.
+            DataError: the artifact is not a collection.
         """
         return int(self.description().get(NOT_COMPARED_COUNT, 0))
 
@@ -83,7 +83,7 @@ class Collection:
         """Columns of one file.
 
         Raises:
-            DataError: it is no Parquet file with these columns.
+            DataError: it is not a Parquet file with these columns.
         """
         with self.store.open_file(self.artifact, path) as file:
             data = pa.BufferReader(file.read())
@@ -154,7 +154,7 @@ class Collection:
         return {kept: tuple(sorted(removed)) for kept, removed in found.items()}
 
 
-def named(root: Root, name: str) -> Collection:
+def find_collection(root: Root, name: str) -> Collection:
     """The collection that a digest names, or that a run was made from.
 
     Raises:
@@ -245,7 +245,7 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
     """Documents of this id or address, or of this very text (as it was read, or as it was kept).
 
     Raises:
-        DataError: the artifact is no collection, or a file of it cannot be read or has another form.
+        DataError: the artifact is not a collection, or a file of it cannot be read or has another form.
     """
     with as_columns(collection.artifact):
         found = list(_matching_records(collection, wanted, text))

@@ -1,4 +1,4 @@
-"""A collection that somebody else made can say anything in its columns: what does not fit becomes one error, never a defect."""
+"""A collection that someone else made can say anything in its columns: what does not fit becomes one error, never a defect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scalars(text: str) -> Mapping[str, Scalar]:
     """Evidence or metadata, as a column has it.
 
     Raises:
-        ValueError: it is no JSON object of plain values, or has a number that JSON has not.
+        ValueError: it is not a JSON object of plain values, or has a number that JSON has not.
     """
     found = json.loads(text)
     if not isinstance(found, dict) or not all(map(_plain, found.values())):

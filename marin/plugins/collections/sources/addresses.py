@@ -71,9 +71,9 @@ def remotes(pattern: str, cache: Path) -> Iterator[Remote]:
     """The files that an address leads to, in the order of their names.
 
     Raises:
-        DataError: the list is no list, or nothing matches.
+        DataError: the list is not a list, or nothing matches.
         DataMissing: the address may not be asked, or does not answer.
-        UsageError: it is no address.
+        UsageError: it is not an address.
     """
     if pattern.startswith(PINNED):
         found = list(_of_list(pattern.removeprefix(PINNED), cache))

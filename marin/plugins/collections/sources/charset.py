@@ -167,7 +167,7 @@ def _of_content(value: bytes) -> str | None:
 
 
 def _for_markup(name: str | None) -> str | None:
-    """Who reads ``meta`` in ASCII does not read UTF-16; x-user-defined is no encoding of pages (13.2.3.4)."""
+    """Who reads ``meta`` in ASCII does not read UTF-16; x-user-defined is not an encoding of pages (13.2.3.4)."""
     return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name or "", name)
 
 

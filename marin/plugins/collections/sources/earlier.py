@@ -2,7 +2,7 @@
 were recorded so.
 
 All columns became Python's values, so that one date beyond its years, or a zone that it does not know, ended the file. Values
-that are no text, number or truth were left out of the metadata, as were numbers that are not finite.
+that are not text, number or truth were left out of the metadata, as were numbers that are not finite.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _is_known(zone: str) -> bool:
 
 
 def _rows(batch: RecordBatch) -> Iterator[Mapping[str, object] | str]:
-    """The rows of a batch; of one that is no UTF-8 what is wrong with it."""
+    """The rows of a batch; of one that is not UTF-8 what is wrong with it."""
     try:
         yield from batch.to_pylist()
         return

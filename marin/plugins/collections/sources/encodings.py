@@ -22,7 +22,7 @@ type Decoder = Callable[[bytes], tuple[str, int]]
 
 
 def encoding_of(label: str) -> str | None:
-    """The name, in small letters, of the encoding that a label means; None: it is no label of the web."""
+    """The name, in small letters, of the encoding that a label means; None: it is not a label of the web."""
     try:
         found = webencodings.lookup(label)
     except UnicodeEncodeError:  # a lone surrogate
@@ -62,7 +62,7 @@ def _unicode(name: str) -> Decoder:
             return data.decode(name), 0
         except UnicodeDecodeError:
             text = data.decode(name, "replace")
-        # U+FFFD that stands in the bytes is no wrong sequence.
+        # U+FFFD that stands in the bytes is not a wrong sequence.
         return text, text.count(REPLACED) - data.decode(name, "ignore").count(REPLACED)
 
     return decoded

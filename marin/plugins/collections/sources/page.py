@@ -64,7 +64,7 @@ def page(
         truncated: why the bytes are not all of the page, where they are not.
     """
     response = response or {}
-    found = decoded(data, charset, rules)
+    found = decode_page(data, charset, rules)
     if not found.fits:
         return Problem(source, position, "not in its encoding", found.said)
     text = found.text
@@ -109,7 +109,7 @@ class Decoded:
         return f"{self.encoding}: {self.wrong} of {len(self.text)} characters are none" if self.wrong else self.why
 
 
-def decoded(data: bytes, charset: str, rules: Rules) -> Decoded:
+def decode_page(data: bytes, charset: str, rules: Rules) -> Decoded:
     """The text of a page. Where no encoding is named (or an unknown name), it is UTF-8 where the bytes are, and else HTML's
     default, windows-1252, unless the bytes are of a script that it does not have."""
     if (marked := mark(data)) is not None:

@@ -33,7 +33,7 @@ REGISTERED = frozenset(
         "sdch",
     )
 )
-"""Codings (IANA's registry, and some in use) that nothing here undoes. Other words of a header, as ``utf-8``, are no codings."""
+"""Codings (IANA's registry, and some in use) that nothing here undoes. Other words of a header, as ``utf-8``, are not codings."""
 
 END = re.compile(rb"\n[ \t]*\r?\n")
 """The end of a head: an empty line, whatever ends its lines (RFC 9112, 2.2)."""

@@ -49,7 +49,7 @@ def rows(path: Path, wanted: Columns, start: int, end: int) -> tuple[tuple[str, 
     """Names of the columns that are left out, and the rows of the row groups ``[start, end)``, to the last for ``end`` 0.
 
     Raises:
-        NoTable: it is no Parquet file, has no such text, or is damaged; also while rows are taken.
+        NoTable: it is not a Parquet file, has no such text, or is damaged; also while rows are taken.
         OSError: the file cannot be opened or read from.
     """
     import pyarrow.parquet as pq
@@ -121,7 +121,7 @@ def _inner(schema: pa.Schema, name: str) -> bool:
 
 
 def _is_single(kind: pa.DataType) -> bool:
-    """Whether values are single ones that have a text. Bytes have none: a picture is no metadata unless it is named."""
+    """Whether values are single ones that have a text. Bytes have none: a picture is not metadata unless it is named."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):

@@ -14,20 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from marin.plugins.collections.document import Document, Problem
+from marin.plugins.collections.sources import response as responses
 from marin.plugins.collections.sources.page import MOST_PAGE, XHTML, Rules, page
-from marin.plugins.collections.sources.response import (
-    END,
-    GZIP,
-    ZSTD,
-    Damaged,
-    NotHttp,
-    Response,
-    content,
-    headers,
-    media_type,
-    response,
-    textual,
-)
 
 MOST_HEAD = 1 << 16
 """Bytes of the header of a record or of a response."""
@@ -51,7 +39,7 @@ class _Frames:
         try:
             found = self._one.decompress(data[:1024])
         except self._error as error:
-            raise Damaged(str(error)) from None
+            raise responses.Damaged(str(error)) from None
         self.eof = self._one.eof
         left = self._one.unused_data + data[1024:]
         self.unused_data, self.unconsumed_tail = (left, b"") if self.eof else (b"", left)
@@ -73,7 +61,7 @@ class _Stream:
             self._left = b""
             if not data:
                 if self._inside:
-                    raise Damaged("the file ends inside of a gzip member or a zstd frame")
+                    raise responses.Damaged("the file ends inside of a gzip member or a zstd frame")
                 return False
             if self._member is None or self._new is None:
                 self._ready += data
@@ -81,7 +69,7 @@ class _Stream:
             try:
                 out = self._member.decompress(data, BLOCK)
             except zlib.error as error:
-                raise Damaged(str(error)) from None
+                raise responses.Damaged(str(error)) from None
             self._inside = not self._member.eof
             self._left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
             if self._member.eof:
@@ -95,15 +83,15 @@ class _Stream:
         while True:
             while self._ready.startswith((b"\r", b"\n")):
                 del self._ready[: len(self._ready) - len(self._ready.lstrip(b"\r\n"))]
-            if (end := END.search(self._ready)) is not None:
+            if (end := responses.END.search(self._ready)) is not None:
                 found = bytes(self._ready[: end.start()])
                 del self._ready[: end.end()]
                 return found
             if len(self._ready) > MOST_HEAD:
-                raise Damaged(f"a header of more than {MOST_HEAD} bytes")
+                raise responses.Damaged(f"a header of more than {MOST_HEAD} bytes")
             if not self._more():
                 if self._ready.strip():
-                    raise Damaged("the file ends inside of a header")
+                    raise responses.Damaged("the file ends inside of a header")
                 return None
 
     def body(self, size: int, most: int) -> bytes:
@@ -112,7 +100,7 @@ class _Stream:
         given, left = 0, size
         while left:
             if not self._ready and not self._more():
-                raise Damaged(f"the file ends {left} bytes before the end of a record")
+                raise responses.Damaged(f"the file ends {left} bytes before the end of a record")
             count = min(left, len(self._ready))
             if given < most:
                 parts.append(bytes(self._ready[: min(count, most - given)]))
@@ -132,8 +120,8 @@ def _unpacking(file: BinaryIO) -> Callable[[], _Member] | None:
         size = int.from_bytes(begin[4:], "little")
         dictionary = file.read(size) if size <= MOST_DICTIONARY else b""
         if len(dictionary) != size:
-            raise Damaged(f"a dictionary of more than {MOST_DICTIONARY} bytes, or one that is not there")
-        if dictionary.startswith(ZSTD):
+            raise responses.Damaged(f"a dictionary of more than {MOST_DICTIONARY} bytes, or one that is not there")
+        if dictionary.startswith(responses.ZSTD):
             one = _Frames(b"")
             dictionary, left = b"", dictionary
             while left and not one.eof and len(dictionary) <= MOST_DICTIONARY:
@@ -141,9 +129,9 @@ def _unpacking(file: BinaryIO) -> Callable[[], _Member] | None:
                 left = one.unconsumed_tail
         return lambda: _Frames(dictionary)
     file.seek(0)
-    if begin.startswith(GZIP):
+    if begin.startswith(responses.GZIP):
         return lambda: zlib.decompressobj(31)
-    return (lambda: _Frames(b"")) if begin.startswith(ZSTD) else None
+    return (lambda: _Frames(b"")) if begin.startswith(responses.ZSTD) else None
 
 
 class _Member(Protocol):
@@ -158,7 +146,7 @@ class _Member(Protocol):
 
 def read_warc(path: Path, source: str) -> Iterator[Document | Problem]:
     """See :class:`marin.plugins.collections.document.Reader`. The position is that of the record in the file. Records of other
-    types (requests, metadata) are no documents and no problems; a response that has no text is a problem that says so."""
+    types (requests, metadata) are not documents and no problems; a response that has no text is a problem that says so."""
     number = 0
     with path.open("rb") as file:
         try:
@@ -167,17 +155,17 @@ def read_warc(path: Path, source: str) -> Iterator[Document | Problem]:
                 number += 1
                 first, _, rest = head.partition(b"\n")
                 if not first.startswith(b"WARC/"):
-                    raise Damaged("no WARC record begins here")
-                fields = headers(rest)
+                    raise responses.Damaged("no WARC record begins here")
+                fields = responses.headers(rest)
                 said = {each.strip() for each in fields.get("content-length", "").split(",")}
                 length = said.pop()
                 if said or not re.fullmatch(r"[0-9]{1,18}", length):
-                    raise Damaged("a record without a length")
+                    raise responses.Damaged("a record without a length")
                 body = stream.body(int(length), MOST_PAGE + MOST_HEAD + 1)
                 kind = fields.get("warc-type", "")
                 if kind in ("response", "conversion", "resource"):
                     yield _record(source, number, kind, fields, body, int(length))
-        except Damaged as error:
+        except responses.Damaged as error:
             yield Problem(source, number + 1, "damaged file", str(error))
 
 
@@ -191,23 +179,23 @@ def _record(
     said, truncated = fields.get("content-type", ""), fields.get("warc-truncated", "")
     if kind == "response" and (_is_http(said) or body.startswith(b"HTTP/")):
         try:
-            found = response(body)
-        except NotHttp as error:
+            found = responses.response(body)
+        except responses.NotHttp as error:
             return Problem(source, number, "not HTTP", str(error))
         if found.status != "200":
             return Problem(source, number, "status not 200", found.status)
         try:
-            body = content(found, MOST_PAGE, cut=bool(truncated))
-        except Damaged as error:
+            body = responses.content(found, MOST_PAGE, cut=bool(truncated))
+        except responses.Damaged as error:
             return Problem(source, number, "damaged body", str(error))
         said = found.fields.get("content-type", "")
     else:
-        found = Response("", {}, body)
+        found = responses.Response("", {}, body)
     if len(body) > MOST_PAGE:
         return Problem(source, number, "too large", f"unpacks to more than {MOST_PAGE} bytes")
-    served, charset = media_type(said)
+    served, charset = responses.media_type(said)
     mime = fields.get("warc-identified-payload-type", "").strip().lower() or served
-    if not mime and textual(body):
+    if not mime and responses.textual(body):
         mime = "text/html"
     if mime not in TEXTUAL:
         return Problem(source, number, "not text", (mime or said)[:80])
@@ -227,7 +215,7 @@ def _record(
 
 def _is_http(said: str) -> bool:
     """Whether a response's own type is that of a message; there are also those of DNS and FTP."""
-    return media_type(said)[0] in ("", "application/http")
+    return responses.media_type(said)[0] in ("", "application/http")
 
 
 def _rules(served: str, mime: str) -> Rules:

@@ -59,13 +59,12 @@ def depth(html: str) -> int:
 
 
 class Extract:
-    """The step ``html``."""
+    """The :class:`marin.plugins.collections.document.Step` ``html``."""
 
     def __init__(self, settings: Html, extract: Any) -> None:
         self._settings, self._extract = settings, extract
 
     def judge(self, document: Document) -> Judgement:
-        """See :class:`marin.plugins.collections.document.Step`."""
         if document.metadata.get("content_type") not in ("text/html", "application/xhtml+xml"):
             return Judgement(document)
         html, most = document.text, self._settings
@@ -83,5 +82,4 @@ class Extract:
         return changed(document, text, "html", "html_text", before=len(html), after=len(text))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {"content_type": document.metadata.get("content_type")}

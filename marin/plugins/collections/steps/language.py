@@ -31,7 +31,7 @@ class Language(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Identify:
-    """The step ``language``."""
+    """The :class:`marin.plugins.collections.document.Step` ``language``."""
 
     def __init__(self, settings: Language) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -43,7 +43,6 @@ class Identify:
         self._prior = np.rint(np.asarray(self._model.nb_pc, np.float64) * SCALE).astype(np.int64) * SCALE
 
     def judge(self, document: Document) -> Judgement:
-        """See :class:`marin.plugins.collections.document.Step`."""
         found = self.language(document.text[: self._settings.most_characters])
         if found in self._settings.keep:
             return Judgement(document)
@@ -51,7 +50,6 @@ class Identify:
         return Judgement(None, (Decision(document.id, "language", "remove", "language", evidence),))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return self._evidence(self.language(document.text[: self._settings.most_characters]))
 
     def _evidence(self, found: str) -> dict[str, Scalar]:

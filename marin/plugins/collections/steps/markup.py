@@ -1,7 +1,7 @@
 """Markup in which resiliparse finds the text that a browser shows, where it does not find it in a page as it is.
 
-Resiliparse 2.0.1 takes a text node of three bytes, of which the last two are no ASCII, for an icon, and leaves it out of the main
-content: every letter of Chinese, Japanese and Korean that has an element of its own (``<ruby>漢<rt>kan</rt></ruby>``), ``où``,
+Resiliparse 2.0.1 takes a text node of three bytes, of which the last two are not ASCII, for an icon, and leaves it out of
+the main content: every letter of Chinese, Japanese and Korean in an element of its own (``<ruby>漢<rt>kan</rt></ruby>``), ``où``,
 ``€``. So such a text is given a sign more, which is taken out of the result. Icons of fonts, which are characters of private use,
 are left to it.
 
@@ -15,7 +15,7 @@ import html
 import re
 
 SIGNS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
-"""Code points that are no characters, of which one stands in no page that says something."""
+"""Code points that are not characters, of which one stands in no page that says something."""
 VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
 """Elements that have no content."""
 _SPACE, _BLANK = r"[\t\n\f\r ]*+", "\t\n\f\r "

@@ -45,7 +45,7 @@ class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Classify:
-    """The step ``quality``."""
+    """The :class:`marin.plugins.collections.document.Step` ``quality``."""
 
     def __init__(self, settings: Quality, model: Linear) -> None:
         self._settings, self._model = settings, model
@@ -61,7 +61,6 @@ class Classify:
         return Judgement(None, (Decision(document.id, "quality", "remove", "quality", evidence),))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         total, count = self._sums(document)
         return {"sum": total, "features": count, "threshold": self._least}
 

@@ -41,12 +41,10 @@ class Fix:
         self._fix, self._config = fix, config
 
     def judge(self, document: Document) -> Judgement:
-        """See :class:`marin.plugins.collections.document.Step`."""
         text = document.text if document.text.isascii() else str(self._fix(document.text, self._config))
         return changed(document, text, "encoding", "encoding", before=len(document.text), after=len(text))
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {}
 
 
@@ -83,7 +81,6 @@ class Masking:
         return changed(document, text, "pii", "pii", emails=emails, phones=phones, addresses=addresses)
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {"emails": 0, "phones": 0, "addresses": 0}
 
 

@@ -93,20 +93,18 @@ class C4(_Section, frozen=True):
 
 
 class Removing:
-    """A step that removes what breaks a rule."""
+    """A :class:`marin.plugins.collections.document.Step` that removes what breaks a rule."""
 
     def __init__(self, name: str, rules: Rules) -> None:
         self._name, self._rules = name, rules
 
     def judge(self, document: Document) -> Judgement:
-        """See :class:`marin.plugins.collections.document.Step`."""
         for found in self._rules(document.text):
             if found.broken:
                 return removed(document, self._name, found.rule, **found.evidence())
         return Judgement(document)
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         return {found.rule: found.evidence() for found in self._rules(document.text)}
 
 
@@ -201,13 +199,12 @@ def fineweb(text: str) -> Iterator[Measure]:
 
 
 class C4Step:
-    """The step ``c4``: lines go one by one, then the page is judged by what is left."""
+    """The :class:`marin.plugins.collections.document.Step` ``c4``: lines go one by one, then the page is judged."""
 
     def __init__(self, settings: C4) -> None:
         self._settings = settings
 
     def judge(self, document: Document) -> Judgement:
-        """See :class:`marin.plugins.collections.document.Step`."""
         lower = document.text.lower()
         for rule, words in (("c4_lorem_ipsum", "lorem ipsum"), ("c4_curly_bracket", "{")):
             if (place := lower.find(words)) >= 0:
@@ -219,7 +216,6 @@ class C4Step:
         return changed(document, text, "c4", "c4_lines", **gone)
 
     def measured(self, document: Document) -> Mapping[str, Any]:
-        """See :class:`marin.plugins.collections.document.Step`."""
         lower, (text, gone) = document.text.lower(), self._left(document.text)
         return {
             "c4_lorem_ipsum": {"value": lower.count("lorem ipsum"), "threshold": 0},

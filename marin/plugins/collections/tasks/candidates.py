@@ -9,37 +9,27 @@ from pathlib import Path
 import numpy as np
 
 from marin.plugins.collections.comparing.near import Choice
+from marin.plugins.collections.tasks import task as tasks
 from marin.plugins.collections.tasks.columns import BOUNDED, NEAR, ParquetWriter, band_name
-from marin.plugins.collections.tasks.task import (
-    BOUNDED_FILE,
-    NEAR_FILE,
-    REMOVED_FILE,
-    Counted,
-    Setup,
-    ShardRows,
-    Task,
-    blocks,
-    task_rows,
-)
 
 MEMBERS = 512
 """Texts that are in memory at a time, besides the shingles of those that are kept."""
 
 
-def compare(setup: Setup, task: Task, out: Path) -> Counted:
+def compare(setup: tasks.Setup, task: tasks.Task, out: Path) -> tasks.Counted:
     """``shards``, ``rows``, ``ids`` of documents in the order in which they are considered; ``ends`` of the components."""
     near = setup.settings.near
     assert near is not None
-    told = task_rows(Path(setup.folder), task)
-    opened = ShardRows(setup, told["names"].tolist(), "judge")
+    told = tasks.task_rows(Path(setup.folder), task)
+    opened = tasks.ShardRows(setup, told["names"].tolist(), "judge")
     shards, rows, ids = told["shards"], told["rows"], told["ids"]
     bands = [band_name(band) for band in range(near.bands)]
-    writer = ParquetWriter(out / NEAR_FILE, NEAR)
+    writer = ParquetWriter(out / tasks.NEAR_FILE, NEAR)
     counts, removed, begin = Counter[str](), list[int](), 0
     bounded: list[tuple[str, int, int]] = []
 
     def members(first: int, end: int) -> Iterator[tuple[str, Sequence[int]]]:
-        for piece in blocks(end - first, MEMBERS):
+        for piece in tasks.blocks(end - first, MEMBERS):
             some = slice(first + piece.start, first + piece.stop)
             for text, *keys in opened.take(shards[some], rows[some], (), bands):
                 yield text, keys
@@ -57,9 +47,9 @@ def compare(setup: Setup, task: Task, out: Path) -> Counted:
     counts["removed"] = len(removed)
     writer.close()
     if bounded:
-        named = ParquetWriter(out / BOUNDED_FILE, BOUNDED)
+        named = ParquetWriter(out / tasks.BOUNDED_FILE, BOUNDED)
         for row in bounded:
             named.write(row)
         named.close()
-    np.save(out / REMOVED_FILE, np.array(removed, np.int64))
-    return Counted(dict(counts))
+    np.save(out / tasks.REMOVED_FILE, np.array(removed, np.int64))
+    return tasks.Counted(dict(counts))

@@ -39,7 +39,7 @@ READ = pa.schema(
 steps left it that make text of pages; ``reason``: why one of these removed it, whose ``text`` is then left out."""
 
 
-def judged(bands: int) -> pa.Schema:
+def judged_schema(bands: int) -> pa.Schema:
     """What the other steps say, a row for each of :data:`READ`. ``digest``: SHA-256 of the text as they left it; ``place``,
     ``draw``: where that text stands among all texts, for splitting and for sampling; ``size``: its bytes; ``text``: null where
     it is as it was read; ``shingled``: whether it has words, and then a key for each band."""
@@ -240,7 +240,7 @@ class ArrowRows:
             yield from zip(places.tolist(), zip(*(column.to_pylist() for column in chosen), strict=True), strict=True)
 
 
-def fixed(column: pa.ChunkedArray, width: int) -> NDArray[np.uint8]:
+def fixed_width_rows(column: pa.ChunkedArray, width: int) -> NDArray[np.uint8]:
     """A column of ``width`` bytes each as uint8[rows, width]."""
     parts = [
         np.frombuffer(chunk.buffers()[1], np.uint8)[chunk.offset * width : (chunk.offset + len(chunk)) * width]

@@ -12,43 +12,29 @@ import pyarrow.parquet as pq
 
 from marin.data.documents import positions
 from marin.plugins.collections.document import Action, Decision
-from marin.plugins.collections.tasks.columns import (
-    DECISIONS,
-    LISTING,
-    ArrowRows,
-    ArrowWriter,
-    ParquetWriter,
-    decision_row,
-    judged,
-)
+from marin.plugins.collections.tasks import columns as arrow
+from marin.plugins.collections.tasks import task as tasks
 from marin.plugins.collections.tasks.judging import NOTHING
-from marin.plugins.collections.tasks.task import (
-    DECIDED,
-    JUDGED_FILE,
-    LISTED,
-    READ_FILE,
-    Counted,
-    Setup,
-    Task,
-    task_rows,
-)
 
 STEP, REASON = "paragraphs", "rule:paragraphs"
 
 
-def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Counted:
+def cut_paragraphs(setup: tasks.Setup, task: tasks.Task, out: Path) -> tasks.Counted:
     """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it, and
     ``holders``, whether others were removed for its own document."""
-    folder, form = Path(setup.folder), judged(0)
-    told = task_rows(folder, task)
+    folder, form = Path(setup.folder), arrow.judged_schema(0)
+    told = tasks.task_rows(folder, task)
     gone = _by_row(*(told[name].tolist() for name in ("rows", "lines", "kept", "holders")))
     row = next(gone, None)
-    writer = ArrowWriter(out / JUDGED_FILE, form)
-    decided, listed = ParquetWriter(out / DECIDED, DECISIONS), ParquetWriter(out / LISTED, LISTING)
-    said = pq.read_table(folder / "judge" / task.name / LISTED).to_pylist()
+    writer = arrow.ArrowWriter(out / tasks.JUDGED_FILE, form)
+    decided, listed = (
+        arrow.ParquetWriter(out / tasks.DECIDED, arrow.DECISIONS),
+        arrow.ParquetWriter(out / tasks.LISTED, arrow.LISTING),
+    )
+    said = pq.read_table(folder / "judge" / task.name / tasks.LISTED).to_pylist()
     removed, number = Counter[str](), 0
-    before = ArrowRows(folder / "read" / task.name / READ_FILE).batches()
-    after = ArrowRows(folder / "judge" / task.name / JUDGED_FILE).batches()
+    before = arrow.ArrowRows(folder / "read" / task.name / tasks.READ_FILE).batches()
+    after = arrow.ArrowRows(folder / "judge" / task.name / tasks.JUDGED_FILE).batches()
     for read, batch in zip(before, after, strict=True):
         columns: dict[str, Any] = {name: batch.column(name).to_pylist() for name in form.names}
         for place in range(batch.num_rows):
@@ -58,7 +44,7 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Counted:
                 own = read.column("text")[place].as_py() if own is None else own
                 left, evidence = _without(own, row[1], row[2])
                 action: Action = "change" if left.strip() else "keep" if row[3] else "remove"
-                decided.write(decision_row(Decision(listing["id"], STEP, action, REASON, evidence), 0))
+                decided.write(arrow.decision_row(Decision(listing["id"], STEP, action, REASON, evidence), 0))
                 if action == "remove":
                     removed[REASON] += 1
                     left = ""
@@ -72,13 +58,13 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Counted:
                     columns[name][place] = value
                 listing |= {"digest": digest.hex() if left else "", "reason": columns["reason"][place]}
                 row = next(gone, None)
-            listed.write(tuple(listing[name] for name in LISTING.names))
+            listed.write(tuple(listing[name] for name in arrow.LISTING.names))
             number += 1
         writer.write_columns(list(columns.values()))
     writer.close()
     decided.close()
     listed.close()
-    return Counted({}, removed=dict(removed))
+    return tasks.Counted({}, removed=dict(removed))
 
 
 def _by_row(

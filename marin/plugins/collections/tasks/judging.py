@@ -21,27 +21,8 @@ from marin.plugins.collections.comparing.near import signatures
 from marin.plugins.collections.document import Decision, Document, Step, encodable
 from marin.plugins.collections.settings import Paragraphs, divided, step_settings
 from marin.plugins.collections.steps.quality import Quality
-from marin.plugins.collections.tasks.columns import (
-    DECISIONS,
-    LISTING,
-    PARAGRAPHS_FORM,
-    ArrowRows,
-    ArrowWriter,
-    ParquetWriter,
-    decision_row,
-    judged,
-)
-from marin.plugins.collections.tasks.task import (
-    DECIDED,
-    JUDGED_FILE,
-    LISTED,
-    PARAGRAPHS,
-    READ_FILE,
-    Counted,
-    Setup,
-    Task,
-    model_file,
-)
+from marin.plugins.collections.tasks import columns as arrow
+from marin.plugins.collections.tasks import task as tasks
 
 NOTHING = bytes(32)
 """In the place of the digest of a text that is removed."""
@@ -50,7 +31,7 @@ NOTHING = bytes(32)
 class Judge:
     """The steps of one document, made once in a worker, when they are wanted."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: tasks.Setup) -> None:
         self._setup = setup
         self._steps: list[tuple[str, Step]] | None = None
 
@@ -65,7 +46,7 @@ class Judge:
                 step_settings(rest, where="settings", definition=self._setup.definition), start=len(first)
             ):
                 if isinstance(made, Quality):
-                    self._steps.append((kind, made.open(model_file(Path(self._setup.folder), models[place]))))
+                    self._steps.append((kind, made.open(tasks.model_file(Path(self._setup.folder), models[place]))))
                 else:
                     self._steps.append((kind, made.make()))
             if self._setup.evaluations:
@@ -74,15 +55,18 @@ class Judge:
                 self._steps.append((CONTAMINATION, Decontaminate(Evaluations(fields, settings.contamination))))
         return self._steps
 
-    def __call__(self, task: Task, out: Path) -> Counted:
+    def __call__(self, task: tasks.Task, out: Path) -> tasks.Counted:
         """Judge what was read under the same name."""
         setup = self._setup
         near, removed = setup.settings.near, Counter[str]()
-        rows = ArrowWriter(out / JUDGED_FILE, judged(near.bands if near is not None else 0))
-        listed, decided = ParquetWriter(out / LISTED, LISTING), ParquetWriter(out / DECIDED, DECISIONS)
+        rows = arrow.ArrowWriter(out / tasks.JUDGED_FILE, arrow.judged_schema(near.bands if near is not None else 0))
+        listed, decided = (
+            arrow.ParquetWriter(out / tasks.LISTED, arrow.LISTING),
+            arrow.ParquetWriter(out / tasks.DECIDED, arrow.DECISIONS),
+        )
         source = setup.sources[task.source].source.name
         paragraphs = _Paragraphs(out, setup.settings.paragraphs)
-        for batch in ArrowRows(Path(setup.folder) / "read" / task.name / READ_FILE).batches():
+        for batch in arrow.ArrowRows(Path(setup.folder) / "read" / task.name / tasks.READ_FILE).batches():
             digests, reasons, sizes, changed, texts = [], [], [], [], []
             for row in zip(*(column.to_pylist() for column in batch), strict=True):
                 identity, position, as_read, reason, text, added, created, metadata = row
@@ -92,7 +76,7 @@ class Judge:
                     before = Document(identity.hex(), text, source, added, created, _fields(metadata))
                     document, decisions = judge(before, self.steps())
                     for order, decision in enumerate(decisions):
-                        decided.write(decision_row(decision, order))
+                        decided.write(arrow.decision_row(decision, order))
                     if document is None:
                         reason = decisions[-1].reason
                         removed[reason] += 1
@@ -117,7 +101,7 @@ class Judge:
         listed.close()
         decided.close()
         paragraphs.close()
-        return Counted({}, removed=dict(removed))
+        return tasks.Counted({}, removed=dict(removed))
 
 
 class _Paragraphs:
@@ -125,7 +109,11 @@ class _Paragraphs:
 
     def __init__(self, out: Path, settings: Paragraphs | None) -> None:
         self._least = settings.least_characters if settings is not None else 0
-        self._writer = ArrowWriter(out / PARAGRAPHS, PARAGRAPHS_FORM, rows=1 << 14) if settings is not None else None
+        self._writer = (
+            arrow.ArrowWriter(out / tasks.PARAGRAPHS, arrow.PARAGRAPHS_FORM, rows=1 << 14)
+            if settings is not None
+            else None
+        )
         self._row = 0
 
     def saw(self, text: str) -> None:

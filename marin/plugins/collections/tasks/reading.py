@@ -13,36 +13,26 @@ from marin.plugins.collections.settings import divided, reader_of, step_settings
 from marin.plugins.collections.sources import earlier, lines
 from marin.plugins.collections.sources.finding import LocatedSource, Slice
 from marin.plugins.collections.sources.origin import Origin
+from marin.plugins.collections.tasks import task as tasks
 from marin.plugins.collections.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
 from marin.plugins.collections.tasks.judging import judge
-from marin.plugins.collections.tasks.task import (
-    DECIDED,
-    ORIGIN,
-    PROBLEMS,
-    READ_FILE,
-    Counted,
-    Setup,
-    Task,
-    one_line,
-    problem_line,
-)
 
 
-def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
+def read_slice(setup: tasks.Setup, task: tasks.Task, out: Path) -> tasks.Counted:
     """Read one slice; in strict mode up to the first problem."""
     steps = text_steps(setup)
     found = setup.sources[task.source]
     counts, problems, removed = Counter[str](), Counter[str](), Counter[str]()
     origin = Origin()
-    rows, decided = ArrowWriter(out / READ_FILE, READ), ParquetWriter(out / DECIDED, DECISIONS)
-    with (out / PROBLEMS).open("wb") as named:
+    rows, decided = ArrowWriter(out / tasks.READ_FILE, READ), ParquetWriter(out / tasks.DECIDED, DECISIONS)
+    with (out / tasks.PROBLEMS).open("wb") as named:
         for item in documents(setup, found, found.slices[task.slice]):
             if isinstance(item, Problem):
                 problems[item.reason] += 1
                 line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
-                named.write(one_line(line))
+                named.write(tasks.one_line(line))
                 if setup.strict:
-                    return Counted({}, stopped=problem_line(line))
+                    return tasks.Counted({}, stopped=tasks.problem_line(line))
                 continue
             counts["read"] += 1
             origin.saw(item)
@@ -66,17 +56,17 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
             rows.write(row, len(text))
     rows.close()
     decided.close()
-    (out / ORIGIN).write_text(json.dumps(origin.said(), sort_keys=True), encoding="utf-8")
-    return Counted(dict(counts), dict(problems), dict(removed))
+    (out / tasks.ORIGIN).write_text(json.dumps(origin.said(), sort_keys=True), encoding="utf-8")
+    return tasks.Counted(dict(counts), dict(problems), dict(removed))
 
 
-def text_steps(setup: Setup) -> list[tuple[str, Step]]:
+def text_steps(setup: tasks.Setup) -> list[tuple[str, Step]]:
     """The steps that make text of what is read."""
     first, _ = divided(setup.settings.steps)
     return [(kind, made.make()) for kind, made in step_settings(first, where="settings", definition=setup.definition)]
 
 
-def documents(setup: Setup, found: LocatedSource, part: Slice) -> Iterator[Document | Problem]:
+def documents(setup: tasks.Setup, found: LocatedSource, part: Slice) -> Iterator[Document | Problem]:
     """What a slice of a file holds."""
     path, name = Path(found.path), found.source.name
     reader = reader_of(path.name)

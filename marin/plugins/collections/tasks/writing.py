@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from marin.plugins.collections.tasks import task as tasks
 from marin.plugins.collections.tasks.columns import DOCUMENTS, ParquetWriter
-from marin.plugins.collections.tasks.task import (
-    WRITTEN,
-    Counted,
-    Setup,
-    ShardRows,
-    Task,
-    blocks,
-    judged_kind,
-    task_rows,
-)
 
 ROWS = 1 << 15
 """Texts that are in memory at a time, besides a row group; never more than those of a shard. Rows in the order of their ids are
 scattered over all that was read, so few of them at a time would open a batch for each."""
 
 
-def write_documents(setup: Setup, task: Task, out: Path) -> Counted:
+def write_documents(setup: tasks.Setup, task: tasks.Task, out: Path) -> tasks.Counted:
     """``shards``, ``rows`` of documents, source of each shard, and whether it is ``held_out``, in the order of the shard."""
-    told = task_rows(Path(setup.folder), task)
-    opened = ShardRows(setup, told["names"].tolist(), judged_kind(setup.settings))
+    told = tasks.task_rows(Path(setup.folder), task)
+    opened = tasks.ShardRows(setup, told["names"].tolist(), tasks.judged_kind(setup.settings))
     shards, rows, held_out = told["shards"], told["rows"], told["held_out"]
     names = [found.source.name for found in setup.sources]
     sources = [names[number] for number in told["sources"].tolist()]
-    writer = ParquetWriter(out / WRITTEN, DOCUMENTS)
-    for piece in blocks(len(rows), ROWS):
+    writer = ParquetWriter(out / tasks.WRITTEN, DOCUMENTS)
+    for piece in tasks.blocks(len(rows), ROWS):
         taken = opened.take(shards[piece], rows[piece], ("id", "added", "created", "metadata"))
         for (text, identity, added, created, metadata), shard, held in zip(
             taken, shards[piece].tolist(), held_out[piece].tolist(), strict=True
@@ -37,4 +28,4 @@ def write_documents(setup: Setup, task: Task, out: Path) -> Counted:
             split = "validation" if held else "train"
             writer.write((identity.hex(), text, sources[shard], added, created, metadata, split))
     writer.close()
-    return Counted({"documents": len(rows)})
+    return tasks.Counted({"documents": len(rows)})

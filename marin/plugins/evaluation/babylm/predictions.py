@@ -71,7 +71,7 @@ def shares(name: str, samples: Sequence[Sample], results: Mapping[str, float]) -
     return {uid: sum(found) / len(found) for uid, found in right.items()}
 
 
-def collated(
+def collate(
     full: Mapping[str, Any], surprisals: Any, fast: Sequence[Mapping[str, Mapping[str, float]]]
 ) -> dict[str, Any]:
     """Everything in one object. ``full``: predictions by data set; ``fast``: scores by data set, checkpoint after checkpoint."""

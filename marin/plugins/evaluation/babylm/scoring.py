@@ -22,7 +22,7 @@ from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.babylm.predictions import predictions
 from marin.plugins.evaluation.babylm.scores import accuracy, reading, spearman
 from marin.plugins.evaluation.babylm.tasks import BABYLM, Item, items
-from marin.plugins.evaluation.recorded.answering import answered, unscored
+from marin.plugins.evaluation.recorded.answering import answered, row_to_score
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, ScoredRow, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
@@ -78,7 +78,7 @@ def _request(tokenizer: Tokenizer, seq_len: int, text: str, part: int | str, pla
     first = next((at for at, (_, end) in enumerate(encoding.offsets) if end > begin), len(encoding.ids))
     kept = encoding.ids[-(seq_len + 1) :]
     scored = min(len(encoding.ids) - first, len(kept) - 1)
-    rows = [unscored(kept, scored)] if scored > 0 else []
+    rows = [row_to_score(kept, scored)] if scored > 0 else []
     return Request("loglikelihood", [text, part], place, truncated=len(encoding.ids) - len(kept), rows=rows)
 
 
@@ -89,7 +89,7 @@ def _word(tokenizer: Tokenizer, seq_len: int, text: str, word: str) -> Iterator[
         asked = target if place == 0 else (tokenizer.encode(part, add_special_tokens=False).ids or [target])[0]
         before = tokenizer.encode(text, add_special_tokens=True).ids[-seq_len:]
         if before:
-            yield unscored([*before, asked], 1)
+            yield row_to_score([*before, asked], 1)
         text += part
 
 

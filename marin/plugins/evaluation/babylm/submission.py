@@ -42,7 +42,7 @@ from marin.export.card import CARD
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream
 from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluationRecorded
-from marin.plugins.evaluation.babylm.predictions import collated, place_of, predictions, shares
+from marin.plugins.evaluation.babylm.predictions import collate, place_of, predictions, shares
 from marin.plugins.evaluation.babylm.scoring import ASKER, evaluated
 from marin.plugins.evaluation.babylm.tasks import FAST, FULL, read
 from marin.plugins.evaluation.recorded.evaluated import numbers
@@ -443,7 +443,7 @@ class _Submission:
             )
         if self.full or self.fast:
             name = f"all_full_preds_and_fast_scores_{BACKEND}.json"
-            _write_json(self.dest / "results" / MODEL / name, collated(self.full, words, self.fast))
+            _write_json(self.dest / "results" / MODEL / name, collate(self.full, words, self.fast))
         _write_json(self.dest / "checkpoints.json", self.told)
 
 

@@ -164,7 +164,7 @@ def _items(data: bytes, kind: str, stem: str) -> Iterator[Item]:
             continue
         try:
             row = json.loads(line)
-            json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+            json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is not a character
             yield from _FORMS[kind](row, kind, stem, hashlib.sha256(line).hexdigest())
         except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _not(f"{stem}:{number}", kind, error) from None

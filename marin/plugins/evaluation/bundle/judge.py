@@ -50,7 +50,7 @@ from marin.verify.alone.proven import Proven as Shown
 from marin.verify.alone.proven import proven
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.segments.sampling import seed
-from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of, worst
+from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judge_safely, outcome_of, worst
 
 if TYPE_CHECKING:
     from marin.evaluation.subject import Subject
@@ -232,7 +232,7 @@ def _check_key(brought: bytes, signed: str) -> None:
 
 
 def _folders(place: Path) -> list[str]:
-    """The names of the folders of events in ``place``, in the order of the log; those of other names are no events."""
+    """The names of the folders of events in ``place``, in the order of the log; those of other names are not events."""
     names = [path.name for path in place.iterdir()] if place.is_dir() and not place.is_symlink() else []
     if wrong := [name for name in names if not _NUMBER.fullmatch(name)]:
         raise Malformed("not the number of an event", where=place.name, expected="a whole number", found=wrong[0][:80])
@@ -292,7 +292,7 @@ def _evaluation(
         verdict, answered = _judged(folder, model, proven, index, body, execution, sample)
         return verdict
 
-    return judged(judge), answered
+    return judge_safely(judge), answered
 
 
 def _judged(

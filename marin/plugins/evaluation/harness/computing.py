@@ -109,7 +109,7 @@ def _judged(path: str, name: str) -> HarnessFunction | UsageError:
     return HarnessFunction(call, digest_bytes("".join(sorted(lines)).encode()), reach.draws)
 
 
-def known(path: str, name: str, where: str) -> HarnessFunction:
+def known_function(path: str, name: str, where: str) -> HarnessFunction:
     """The function ``name`` of the file ``path`` below the harness's tasks.
 
     Raises:

@@ -27,7 +27,7 @@ def documents(task: EvaluationTask, rules: int) -> dict[str, Dataset]:
     """The documents of each split. ``rules``: see :class:`~marin.plugins.evaluation.recorded.records.Settings`.
 
     Raises:
-        DataError: a line is no JSON object.
+        DataError: a line is not a JSON object.
         UsageError: the harness does not read the lines.
     """
     from datasets import Dataset

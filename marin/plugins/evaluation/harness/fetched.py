@@ -23,7 +23,7 @@ def lines_of(address: str, where: str) -> Iterator[bytes]:
     of JSON lines or Parquet. ``where``: the task file.
 
     Raises:
-        UsageError: it is no such address, the Hub refuses, or the harness does not read what is there.
+        UsageError: it is not such an address, the Hub refuses, or the harness does not read what is there.
         MissingEvidence: the Hub cannot be reached.
         DataMissing: no file answers to the pattern, or one cannot be fetched.
         DataError: a file is of another kind, or holds what JSON does not.
@@ -66,7 +66,7 @@ def _json_lines(place: Path, name: str) -> bytes:
         if rows and repr(list(read({"test": lines}, name)["test"])) != repr(rows):
             raise ValueError("values that lines of JSON do not give back: texts that are dates, maps, numbers of 2^63")
         return lines
-    except (OSError, ValueError, TypeError) as error:  # pyarrow's own errors are of these; a date is no JSON
+    except (OSError, ValueError, TypeError) as error:  # pyarrow's own errors are of these; a date is not JSON
         raise DataError(
             "the data of a task cannot be read",
             where=name,

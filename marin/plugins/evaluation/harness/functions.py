@@ -22,7 +22,7 @@ from marin.plugins.evaluation.harness.computing import (
     HarnessFunction,
     files_by_name,
     installed_folder,
-    known,
+    known_function,
     refused_code,
 )
 
@@ -71,7 +71,7 @@ def resolved(value: Any, depth: int = 0) -> Any:
     return [resolved(item, depth + 1) for item in value] if isinstance(value, list) else value
 
 
-def called(value: Any, where: str) -> Any:
+def function_in(value: Any, where: str) -> Any:
     """The function that ``value`` of a recorded configuration names; ``value`` where it names none.
 
     Raises:
@@ -93,7 +93,7 @@ def _function_named(mark: Mark) -> dict[str, str]:
     module, _, name = mark.written.rpartition(".")
     where = f"{mark.file}, !function {mark.written}"
     path = _path_of(module, mark.file, where)
-    return {"function": f"{path}:{name}", "digest": known(path, name, where).digest}
+    return {"function": f"{path}:{name}", "digest": known_function(path, name, where).digest}
 
 
 def _path_of(module: str, file: Path, where: str) -> str:
@@ -145,7 +145,7 @@ def _installed(said: str, digest: str, where: str) -> HarnessFunction:
     path, _, name = said.partition(":")
     if not name.isidentifier() or path not in files_by_name().get(PurePosixPath(path).name, ()):
         raise refused_code(where, "a function of the installed harness's tasks", said[:200])
-    found = known(path, name, where)
+    found = known_function(path, name, where)
     if found.digest != digest:
         raise refused_code(where, f"{said} with digest {digest}", f"{found.digest} in the installed harness")
     return found

@@ -24,7 +24,7 @@ from marin.errors import UsageError
 from marin.evaluation.marks import Marks
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.plugins.evaluation.recorded.answering import answered, taken, unscored
+from marin.plugins.evaluation.recorded.answering import answered, recorded_answer, row_to_score
 from marin.plugins.evaluation.recorded.records import Key, Request, ScoredRow
 from marin.recipe.schema import chats
 
@@ -122,7 +122,7 @@ class Harness(LM):
         anew = [
             place
             for place, (key, _, _, asked) in enumerate(drafts)
-            if taken(self.recorded.get(key), asked, key, self.again) is None
+            if recorded_answer(self.recorded.get(key), asked, key, self.again) is None
         ]
         news = dict(zip(anew, self.scorer.generate([drafts[place][1] for place in anew], self.seed), strict=True))
         logprobs = self.scorer.score(
@@ -211,7 +211,7 @@ class Harness(LM):
         asked = {}
         for request, rows, lost in drafts:
             key = self._key(request)
-            whole = [unscored(row.tokens, row.scored) for row in rows]
+            whole = [row_to_score(row.tokens, row.scored) for row in rows]
             asked[key] = Request(request.request_type, _arguments(request), *key[2:], truncated=lost, rows=whole)
         before = self.answered
         found = answered(self.scorer, asked, self.recorded, self.again, lambda done: self._tell(before + done))

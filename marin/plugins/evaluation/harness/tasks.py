@@ -2,7 +2,7 @@
 
 A task file of the harness may name Python code, a data set of a hub or a metric that is fetched. Here a task is data:
 templates, names of things the harness has (its own functions among them, :mod:`marin.plugins.evaluation.harness.functions`),
-and lines of JSON that lie beside it. So it can be recorded, and evaluated again by somebody who believes nothing of it:
+and lines of JSON that lie beside it. So it can be recorded, and evaluated again by a user who believes nothing of it:
 :func:`checked` passes nothing of its own that would be executed, and nothing that is fetched or unbounded.
 """
 
@@ -76,9 +76,9 @@ def read_named(names: Sequence[str], folder: Path) -> NamedTasks:
     """The tasks of these names (of a task, a tag or a group), from the task files below ``folder``.
 
     Raises:
-        UsageError: there is nothing of a name, a task that is no data, or a group that can not be evaluated as it is written.
+        UsageError: there is nothing of a name, a task that is not data, or a group that can not be evaluated as it is written.
         DataMissing: a file of a task's data is not there.
-        DataError: its data is no JSON.
+        DataError: its data is not JSON.
     """
     members = Members(Index(folder, *task_files(folder)))
     for name in names:
@@ -98,7 +98,7 @@ def task_files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, Usag
     """The task files below ``folder`` that can be read, with what they include, and by file name those that can not.
 
     Raises:
-        UsageError: it is no folder.
+        UsageError: it is not a folder.
     """
     if not folder.is_dir():
         raise UsageError("no such folder", where="--task-path", expected="a folder with task files", found=str(folder))
@@ -242,11 +242,11 @@ def with_functions(task: EvaluationTask) -> dict[str, Any]:
     """The configuration of a task that is :func:`checked`, its functions in place of their names."""
     made = copy.deepcopy(dict(task.config))
     where = f"the task {task.name}"
-    made |= {key: functions.called(made[key], where) for key in CODE if key in made}
+    made |= {key: functions.function_in(made[key], where) for key in CODE if key in made}
     if isinstance(fewshot := made.get("fewshot_config"), dict):
-        fewshot |= {key: functions.called(fewshot[key], where) for key in EXAMPLES if key in fewshot}
+        fewshot |= {key: functions.function_in(fewshot[key], where) for key in EXAMPLES if key in fewshot}
     for one in made.get("metric_list") or ():
-        one |= {key: functions.called(one[key], where) for key in ("aggregation",) if key in one}
+        one |= {key: functions.function_in(one[key], where) for key in ("aggregation",) if key in one}
     return made
 
 

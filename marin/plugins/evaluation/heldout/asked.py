@@ -13,14 +13,14 @@ import msgspec
 
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.benchmark import is_of_harness
-from marin.plugins.evaluation.recorded.records import Settings, present, recorded_settings, with_present_rules
+from marin.plugins.evaluation.recorded.records import Settings, current_settings, recorded_settings, with_present_rules
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved
 
 
 def settings_of(asked: TasksDuring) -> Settings:
     """The settings that a recipe asks for, without groups."""
-    return present(num_fewshot=asked.num_fewshot, limit=asked.limit)
+    return current_settings(num_fewshot=asked.num_fewshot, limit=asked.limit)
 
 
 def is_requested(asked: TasksDuring, body: EvaluationRecorded) -> bool:

@@ -29,12 +29,7 @@ from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import load, started_runs
 from marin.history.table.evaluations import recorded_evaluations
-from marin.kinds.families.measured import (
-    EVALUATION_MEASURED,
-    EVALUATION_RECORDED,
-    EvaluationMeasured,
-    EvaluationRecorded,
-)
+from marin.kinds.families import measured as measurements
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_requested, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
@@ -45,15 +40,7 @@ from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
 from marin.recipe.schema import Execution, Recipe, digest
-from marin.record.events import (
-    METRICS_RECORDED,
-    TRAIN_SEGMENT,
-    TRAIN_STARTED,
-    Body,
-    CheckpointSaved,
-    TrainSegment,
-    TrainStarted,
-)
+from marin.record import events
 from marin.record.root import Root
 
 if TYPE_CHECKING:
@@ -124,18 +111,18 @@ class _Watched:
     def __init__(self, journal: Journal, measuring: Measuring) -> None:
         self._journal, self._measuring, self._reached = journal, measuring, -1
 
-    def record(self, kind: str, body: Body) -> int:
+    def record(self, kind: str, body: events.Body) -> int:
         """Record; after what closes a segment, measure its last state if that is due."""
         index = self._journal.record(kind, body)
-        if kind == TRAIN_STARTED and isinstance(body, TrainStarted):
+        if kind == events.TRAIN_STARTED and isinstance(body, events.TrainStarted):
             self._measuring.catch_up(body.first_step)
-        elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
+        elif kind == events.TRAIN_SEGMENT and isinstance(body, events.TrainSegment):
             self._reached = body.end
-        elif kind == METRICS_RECORDED and due(self._measuring.recipe, self._reached):
+        elif kind == events.METRICS_RECORDED and due(self._measuring.recipe, self._reached):
             self._measuring.catch_up(self._reached)
         return index
 
-    def history(self, kind: str) -> Sequence[Body]:
+    def history(self, kind: str) -> Sequence[events.Body]:
         """As the ledger has it."""
         return self._journal.history(kind)
 
@@ -161,13 +148,13 @@ class Measuring:
             LedgerError: a set or a task is not there, or a task is not what it was.
         """
         recorded = list(recorded_evaluations(root.history(), view.run))
-        measured = [body for body in recorded if isinstance(body, EvaluationMeasured)]
+        measured = [body for body in recorded if isinstance(body, measurements.EvaluationMeasured)]
         kept = {name: one.data for name, one in measured[-1].sets.items()} if measured else {}
         named = view.recipe.evaluation.tasks
         asked = None
         if named is not None:
             check_installed("evaluation.tasks")
-            evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
+            evaluated = [body for body in recorded if isinstance(body, measurements.EvaluationRecorded)]
             asked = tasks_of(named, root.store(), first_requested(named, _due(view, view.recipe.last_step), evaluated))
         return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), asked)
 
@@ -195,11 +182,11 @@ class Measuring:
                 self._sample(subject, self._scorer)
 
     def _measure(self, subject: Subject, scorer: Scorer) -> None:
-        from marin.plugins.evaluation.heldout.measuring import measured
+        from marin.plugins.evaluation.heldout.measuring import measure_sets
 
         with bar(f"evaluate {subject.step}", sum(data.count(b"\n") for data in self.sets.values())) as progress:
-            body = measured(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
-        self.journal.record(EVALUATION_MEASURED, body)
+            body = measure_sets(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
+        self.journal.record(measurements.EVALUATION_MEASURED, body)
         for name, one in body.sets.items():
             told = ", ".join(f"{key} {float.fromhex(value):.4f}" for key, value in one.numbers.items())
             log.info("before train step %d, %s: %s", subject.step, name, told)
@@ -230,11 +217,11 @@ class Measuring:
         with TemporaryDirectory(prefix="marin-eval-") as base:
             write_tree(Path(base), found.tasks, found.samples, numbers(found.results), found.settings.groups)
             artifact = self.root.store().put_tree(Path(base)).digest
-        self.journal.record(EVALUATION_RECORDED, found.body(subject, artifact))
+        self.journal.record(measurements.EVALUATION_RECORDED, found.body(subject, artifact))
 
 
 def tasks_of(
-    asked: TasksDuring, store: Store, first: EvaluationRecorded | None
+    asked: TasksDuring, store: Store, first: measurements.EvaluationRecorded | None
 ) -> tuple[list[EvaluationTask], Settings]:
     """What a recipe asks for, with the settings: as the ``first`` evaluation of it stored it, else from the task files.
 
@@ -274,7 +261,7 @@ def _groups(named: NamedTasks) -> list[TaskGroup]:
     """The groups among the names, and each tag as a group without means: anyone who has the record alone knows what it was of.
 
     Raises:
-        UsageError: a tag that is no name.
+        UsageError: a tag that is not a name.
     """
     from marin.plugins.evaluation.recorded.records import TaskGroup, wrong_groups
 
@@ -286,16 +273,16 @@ def _groups(named: NamedTasks) -> list[TaskGroup]:
     return groups
 
 
-def _due(view: Run, until: int) -> list[CheckpointSaved]:
+def _due(view: Run, until: int) -> list[events.CheckpointSaved]:
     """The recorded states up to the one before train step ``until`` that are to be measured."""
     return [fact.body for fact in view.checkpoints if fact.body.step <= until and due(view.recipe, fact.body.step)]
 
 
-def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
+def _missing(root: Root, view: Run, until: int) -> list[tuple[events.CheckpointSaved, set[str]]]:
     """Recorded states that are due, with what the recipe asks of them and they do not have."""
     recorded, asked = list(recorded_evaluations(root.history(), view.run)), view.recipe.evaluation.tasks
-    measured = {(body.step, body.state) for body in recorded if isinstance(body, EvaluationMeasured)}
-    evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
+    measured = {(body.step, body.state) for body in recorded if isinstance(body, measurements.EvaluationMeasured)}
+    evaluated = [body for body in recorded if isinstance(body, measurements.EvaluationRecorded)]
     # Up to any state: the first evaluation of what is asked for may be of a later one.
     unasked = set(without_tasks(asked, _due(view, view.recipe.last_step), evaluated) if asked is not None else ())
     samples = view.recipe.evaluation.samples

@@ -223,12 +223,12 @@ class _Judging:
         return ""
 
     def _set(self, one: MeasuredSet, name: str, tokenizer: Tokenizer, scorer: Scorer, chosen: set[int] | None) -> str:
-        from marin.plugins.evaluation.heldout.measuring import encoded, numbers_of, score, texts_of
+        from marin.plugins.evaluation.heldout.measuring import encode_texts, numbers_of, score, texts_of
 
         data, kept = self._read(one.data), self._read(one.scores)
         scores: list[float] = np.frombuffer(kept[: len(kept) // 4 * 4], dtype="<f4").tolist()
         texts = texts_of(data, name)
-        documents = encoded(tokenizer, texts)
+        documents = encode_texts(tokenizer, texts)
         counted = (len(texts), sum(len(text.encode()) for text in texts), sum(map(len, documents)))
         if counted != (one.documents, one.bytes, one.tokens) or len(kept) != 4 * one.tokens:
             return (

@@ -51,7 +51,7 @@ def texts_of(data: bytes, where: str) -> list[str]:
     """The texts of a stored set.
 
     Raises:
-        DataError: a line is no object with a text.
+        DataError: a line is not an object with a text.
     """
     return list(_texts(data, where))
 
@@ -99,7 +99,7 @@ def plain_tokenizer(subject: Subject) -> Tokenizer:
     return tokenizer
 
 
-def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Tokens of each text, nothing put in front or behind."""
     return [list(one.ids) for one in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
@@ -132,7 +132,7 @@ def numbers_of(scores: Sequence[float], size: int) -> Mapping[str, HexFloat]:
     return {name: (value + 0.0).hex() for name, value in found.items()}
 
 
-def measured(
+def measure_sets(
     subject: Subject,
     scorer: Scorer,
     store: Store,
@@ -146,14 +146,14 @@ def measured(
     before = 0
     for name, data in sets.items():
         texts = texts_of(data, name)
-        documents = encoded(tokenizer, texts)
+        documents = encode_texts(tokenizer, texts)
         scored = score(scorer, documents)
         scores = Scores(tuple(scored[number] for number in range(len(documents))))
         found[name] = MeasuredSet(
             data=store.put_bytes(data).digest,
             scores=store.put_bytes(scores.encode()).digest,
             documents=len(texts),
-            **described(texts, scores),
+            **set_summary(texts, scores),
         )
         before += len(texts)
         done(before, name)
@@ -168,7 +168,7 @@ def measured(
     )
 
 
-def described(texts: Sequence[str], scores: Scores) -> dict[str, Any]:
+def set_summary(texts: Sequence[str], scores: Scores) -> dict[str, Any]:
     """What an event says of a set beside its bytes: UTF-8 bytes of its texts, tokens, and the numbers."""
     size = sum(len(text.encode()) for text in texts)
     flat = [value for one in scores.documents for value in one]

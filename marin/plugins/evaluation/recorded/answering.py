@@ -10,7 +10,7 @@ from marin.evaluation.scoring import Row, Scorer
 from marin.plugins.evaluation.recorded.records import Key, Request, ScoredRow
 
 
-def unscored(tokens: Sequence[int], scored: int) -> ScoredRow:
+def row_to_score(tokens: Sequence[int], scored: int) -> ScoredRow:
     """A sequence whose last ``scored`` tokens are asked for."""
     return ScoredRow(list(tokens), [""] * scored, False)
 
@@ -24,7 +24,7 @@ def answered(
 ) -> dict[Key, Request]:
     """What was ``asked``, answered: by ``scorer``, or by what is ``recorded`` where that has the same tokens and is not to be
     answered ``again`` (None: all is). ``done`` hears how many sequences are scored."""
-    known = {key: taken(recorded.get(key), request, key, again) for key, request in asked.items()}
+    known = {key: recorded_answer(recorded.get(key), request, key, again) for key, request in asked.items()}
     anew = [
         (key, number) for key, request in asked.items() if known[key] is None for number in range(len(request.rows))
     ]
@@ -39,7 +39,7 @@ def answered(
     }
 
 
-def taken(known: Request | None, asked: Request, key: Key, again: Collection[Key] | None) -> Request | None:
+def recorded_answer(known: Request | None, asked: Request, key: Key, again: Collection[Key] | None) -> Request | None:
     """The recorded answer, where it stands for this request."""
     if known is None or again is None or key in again:
         return None

@@ -21,7 +21,7 @@ GROUP = "marin.evaluations"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Tasks of somebody's own, and how a state is asked them.
+    """Tasks of a user's own, and how a state is asked them.
 
     Args:
         title: what it is called in a sentence.

@@ -13,7 +13,7 @@ import numpy as np
 from marin.evaluation.code import deciding_digest
 from marin.evaluation.subject import Subject
 from marin.kinds.families.measured import EvaluationRecorded
-from marin.plugins.evaluation.recorded.records import Request, Sample, Settings, described, identity_of
+from marin.plugins.evaluation.recorded.records import Request, Sample, Settings, identity_of, task_event
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.provenance.code import code_folder, lock_digest
 
@@ -55,7 +55,7 @@ class Evaluated:
             code=deciding_digest(self.asker.starts, subject.recipe),
             lock=lock_digest(code_folder()),
             settings=msgspec.to_builtins(self.settings),
-            tasks={task.name: described(task, self.samples[task.name]) for task in self.tasks},
+            tasks={task.name: task_event(task, self.samples[task.name]) for task in self.tasks},
             results=numbers(self.results),
             samples=artifact,
             requests=len(self.requests),
@@ -69,7 +69,7 @@ class Evaluated:
 
 
 def numbers(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Results as hex floats, without what is no number."""
+    """Results as hex floats, without what is not a number."""
     return {
         task: {
             name: float(value).hex()

@@ -29,7 +29,7 @@ GROUP = re.compile(rf"{NAME.pattern}(::{NAME.pattern})*")
 """The name of a group; of one that is written within another, after that one's."""
 MOST_MEMBERS = 100_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
+"""What bytes that are no such JSON make of its decoder: ValueError where a key is not UTF-8."""
 
 
 Key = tuple[str, int, int, int]
@@ -110,7 +110,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ``rules``: how documents are read, texts become tokens and tokens a text. 1: as evaluations were recorded before there was a
     word of it, with nothing put around a text; 2: as the harness's own model of transformers does it; 3: documents too are
     those that the harness reads; 4: a model of no conversations has the chat template of its tokenizer; 5: under ``exact`` a text
-    is continued by a causal pass (:func:`present`)."""
+    is continued by a causal pass (:func:`current_settings`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -130,7 +130,7 @@ RESAMPLES = 100_000
 """Of a bootstrapped error: the harness's own default."""
 
 
-def present(**settings: Any) -> Settings:
+def current_settings(**settings: Any) -> Settings:
     """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
     return Settings(**{"bootstrap": RESAMPLES, "rules": RULES, **settings})
 
@@ -150,7 +150,7 @@ def with_present_rules(values: object) -> Settings | None:
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:
-    """What is no group among ``groups`` of ``tasks``; None where all are. A member stands before its group, so none is in
+    """What is not a group among ``groups`` of ``tasks``; None where all are. A member stands before its group, so none is in
     itself; the tasks of a group are counted as often as they are in it."""
     counts = dict.fromkeys(tasks, 1)
     for group in groups:
@@ -195,7 +195,7 @@ def _hexed(value: Any) -> Any:
     return {key: _hexed(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def described(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
+def task_event(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
     """What the event says of a task."""
     return EvaluatedTask(
         config=config_digest(task), data=digests_of(task), prompts=prompts_digest(samples), documents=len(samples)
@@ -267,7 +267,7 @@ def read_groups(folder: Path) -> list[TaskGroup] | None:
     """The stored groups; None where none are stored.
 
     Raises:
-        DataError: the file is no list of groups.
+        DataError: the file is not a list of groups.
     """
     return _decoded(folder / GROUPS, list[TaskGroup]) if (folder / GROUPS).is_file() else None
 
@@ -276,7 +276,7 @@ def read_samples(folder: Path, name: str) -> Iterator[Sample]:
     """The stored samples of a task.
 
     Raises:
-        DataError: a line is no sample.
+        DataError: a line is not a sample.
     """
     yield from decoded_samples(_bytes(folder / "samples" / f"{name}.jsonl"), f"samples/{name}.jsonl")
 

@@ -26,7 +26,7 @@ class EvaluationTask:
         """The documents of one split.
 
         Raises:
-            DataError: a line is no JSON object.
+            DataError: a line is not a JSON object.
         """
         return list(_rows(self.data[split], f"{self.name}/{split}"))
 

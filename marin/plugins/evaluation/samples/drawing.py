@@ -14,7 +14,7 @@ import msgspec
 
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.plugins.evaluation.recorded.answering import taken
+from marin.plugins.evaluation.recorded.answering import recorded_answer
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, ScoredRow, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
@@ -40,7 +40,7 @@ def evaluated(
         config = msgspec.convert(dict(task.config), Continued)
         texts = [row["prompt"] for row in task.rows(SPLIT)][: settings.limit]
         prompts, asked = _requests(subject, scorer.seq_len, config, texts, task.name)
-        known = {key: taken((recorded or {}).get(key), request, key, again) for key, request in asked.items()}
+        known = {key: recorded_answer((recorded or {}).get(key), request, key, again) for key, request in asked.items()}
         anew = [key for key in asked if known[key] is None]
         drawn = dict(zip(anew, scorer.generate([prompts[key] for key in anew], settings.seed), strict=True))
         scored = scorer.score([Row((*prompts[key].tokens, *new), len(new)) for key, new in drawn.items()], progress)

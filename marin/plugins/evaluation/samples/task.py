@@ -61,7 +61,7 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     Raises:
         UsageError: a task is named beside the file.
         DataMissing: the file is not there.
-        DataError: it is no text, has no line that is not empty, or more or longer ones than a recipe may have.
+        DataError: it is not text, has no line that is not empty, or more or longer ones than a recipe may have.
     """
     if names:
         raise UsageError("a file is one task", where="--samples", expected="no --tasks", found=", ".join(names))

@@ -18,7 +18,7 @@ from marin.history.run import Run
 from marin.history.table.comparable import beside_all
 from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
-from marin.history.table.varied import SEED, KeyDifferences, short_titles, short_value, varied
+from marin.history.table.varied import SEED, KeyDifferences, key_differences, short_titles, short_value
 from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
@@ -102,7 +102,7 @@ def compared(
         UsageError: no run has such a number, or no group is the baseline.
     """
     views = {run.run: run for run in selection.runs}
-    found = varied({name: run.started.body.recipe for name, run in views.items()})
+    found = key_differences({name: run.started.body.recipe for name, run in views.items()})
     numbers = {name: {**numbers_of(run), **(more or {}).get(name, {})} for name, run in views.items()}
     names = _metrics(metrics, numbers, selection)
     arms = dict(selection.arms)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
 from marin.history.runs import archived, load, resolve, run_ids
-from marin.history.table.query import chosen
+from marin.history.table.query import matching_rows
 from marin.history.table.rows import Table, row_of
 from marin.history.table.sweeps import find_sweep
 from marin.plugins.lab.analysis import Findings, examine
@@ -55,7 +55,7 @@ def select(
     found = _selected(root, names, sweep, experiment)
     if filters:
         table = Table([row_of(run) for run in found.runs])
-        kept = {row.run for row in chosen(table, filters)}
+        kept = {row.run for row in matching_rows(table, filters)}
         runs = tuple(run for run in found.runs if run.run in kept)
         found = Selection(f"{found.title}, where {' and '.join(filters)}", runs, found.findings, found.arms)
     if len(found.runs) < 2:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ledger import Event
 from marin.errors import MarinError
-from marin.history.fold import by_address, taken
+from marin.history.fold import by_address, reused_result
 from marin.history.labels import label_stream, marked
 from marin.history.names import collections_of
 from marin.history.projection.identity import Ids
@@ -301,7 +301,7 @@ class Fold:
         source = None if source is projected else source
         if made is not None and (source is None or made.step != body.step):
             made = None
-        result = taken(Fact(recorded.index, recorded.event.time, body), made)
+        result = reused_result(Fact(recorded.index, recorded.event.time, body), made)
         projected.fold.take_over(
             recorded.index, recorded.event, result, source.fold.recorded if source is not None else None
         )

@@ -51,12 +51,15 @@ def publish(
       marin publish latest --to gs://bucket/site --stated model-card.yaml
       marin verify https://example.org/site/RUN --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.plugins.sharing.pages.publish import needed, publish_pages  # attestations and templates: not for --help
+    from marin.plugins.sharing.pages.publish import (
+        needed_artifacts,
+        publish_pages,
+    )  # attestations and templates: not for --help
 
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))
     source, target = root.store(), remote_store(dest, readonly=False)
-    digests = needed(root, view, source)
+    digests = needed_artifacts(root, view, source)
     plan = copied_artifacts(source, target, digests, jobs=jobs, verb="publish", dry_run=True)
     if not as_json:
         say(f"{plan.blobs} files of the store, {human_size(plan.size)}, are sent; {plan.there} are there", err=True)

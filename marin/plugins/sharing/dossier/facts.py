@@ -16,7 +16,7 @@ from marin.history.run import Run
 from marin.history.runs import load
 from marin.plugins.sharing.dossier.data import data_facts
 from marin.plugins.sharing.dossier.measured import JOULES, band, measured
-from marin.plugins.sharing.dossier.stated import STATED, check_card, stated
+from marin.plugins.sharing.dossier.stated import STATED, check_card, newest_card
 from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
 from marin.recipe.schema import FilesDataset, Recipe, parts
 from marin.verify.alone.proven import Proven
@@ -83,7 +83,7 @@ def subject(proven: Proven, run: str, files: Mapping[str, tuple[tuple[str, str, 
     """
     view = load(proven, run)
     values = {told.name: told for told in derived(view, proven)}
-    card = stated(proven, run)
+    card = newest_card(proven, run)
     said = {} if card is None else card.body.values
     at = () if card is None else (card.index,)
     check_card(said, {name: told.value for name, told in values.items()}, where=f"the card of run {run}")

@@ -44,7 +44,7 @@ from marin.record.attestation import ReadAttestation, attested, check_files, dig
 from marin.verify.agreement import judge_record
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.derivation.record import read_record
-from marin.verify.verdict import Verdict, judged
+from marin.verify.verdict import Verdict, judge_safely
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")
 _MOST = 64 << 20
@@ -73,7 +73,7 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessP
     found: dict[str, Any] = {}
 
     def ask(name: str, question: Callable[[], Verdict]) -> bool:
-        verdicts[name] = judged(question)
+        verdicts[name] = judge_safely(question)
         return verdicts[name].outcome in ("PASS", "PARTIAL")
 
     def files() -> Verdict:

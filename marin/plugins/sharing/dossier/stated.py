@@ -222,13 +222,13 @@ def blank_card(known: Mapping[str, object]) -> str:
 
 def record_card(root: Root, run: str, card: Mapping[str, Value]) -> None:
     """Record what is stated of ``run``, unless it is what was stated last."""
-    last = stated(root.history(), run)
+    last = newest_card(root.history(), run)
     body = CardStated(about=run, values=dict(card))
     if last is None or last.body != body:
         root.append([Draft(CARD_STATED, card_stream(run), write(body))])
 
 
-def stated(history: History, run: str) -> Fact[CardStated] | None:
+def newest_card(history: History, run: str) -> Fact[CardStated] | None:
     """The newest card of ``run``."""
     last = None
     for item in history.events(stream=card_stream(run), type=CARD_STATED):

@@ -32,7 +32,7 @@ from marin.record.attestation import PAGES, attested
 from marin.record.root import LedgerHistory, Root
 from marin.reporting.lineage.samples import Inspector
 from marin.verify.alone.judgement import Judgement, root_here, trusted_keys
-from marin.verify.verdict import Outcome, Verdict, judged, worst
+from marin.verify.verdict import Outcome, Verdict, judge_safely, worst
 
 PLACES, DOSSIERS = ("runs/", "outputs/", "experiments/", "sweeps/", "speedruns/"), "dossiers/"
 """Folders of a site in which every file is a page of the publisher's; of a publication, those with dossiers."""
@@ -133,7 +133,7 @@ def judge_site(storage: Storage, trusted: Sequence[VerifierKey], page: str = "")
             _look(storage, found, sorted(found.pages), looked, again)
         return looked.verdict()
 
-    return Judgement(f"pages at {storage.describe()}", {"pages": judged(judge)})
+    return Judgement(f"pages at {storage.describe()}", {"pages": judge_safely(judge)})
 
 
 def _unsigned() -> Verdict:

@@ -51,7 +51,7 @@ class Result:
     size: int
 
 
-def needed(root: Root, run: Run, source: Store) -> list[str]:
+def needed_artifacts(root: Root, run: Run, source: Store) -> list[str]:
     """The artifacts that verification of ``run`` needs, as far as they are here. Uncommitted changes of code stay at home:
     no verification reads them."""
     proven, _ = gather(root.history(), root.reader(), run.run)

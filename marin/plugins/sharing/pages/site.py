@@ -30,7 +30,7 @@ from marin.history.runs import archived, run_ids
 from marin.history.table.sweeps import called_in_sweeps
 from marin.plugins.sharing.judge.files import judge_files
 from marin.plugins.sharing.pages.signing import sign_site
-from marin.provenance.plugins import loaded
+from marin.provenance.plugins import load_plugins
 from marin.recipe.units import human_size
 from marin.record.root import Root
 from marin.reporting.folder import Page, PageCounts, software, write_pages
@@ -126,7 +126,7 @@ def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         source = canonical_digest([drawer, run.last_index, run.verified, labels, address])
         for path, drawn in pages_of_run(root, run, inspector, address):
             yield Page(path, source, drawn)
-    parts = [make(root) for _, make in loaded("marin.site")]
+    parts = [make(root) for _, make in load_plugins("marin.site")]
     experiments = [row for part in parts for row in part.experiments]
     sweeps = [row for part in parts for row in part.sweeps]
     for part in parts:

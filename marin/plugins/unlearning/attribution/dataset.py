@@ -30,7 +30,7 @@ def change(base: AttributionMeasured, body: AttributionMeasured) -> dict[str, fl
     return {name: float.fromhex(one.loss) - float.fromhex(base.sets[name].loss) for name, one in body.sets.items()}
 
 
-def described(base: AttributionMeasured, row: Row) -> dict[str, Any]:
+def group_row(base: AttributionMeasured, row: Row) -> dict[str, Any]:
     """One group, as `marin attribute --json` and ``groups.jsonl`` have it."""
     body = row.body
     assert body is not None, "a group that failed has no numbers"
@@ -67,7 +67,7 @@ def write_dataset(
     whole = [row.body for row in rows if row.body is not None]
     matrix = np.stack([_sums(body, store) for body in (base, *whole)])
     np.save(dest / SUMS, matrix, allow_pickle=False)
-    lines = [json.dumps(described(base, row), sort_keys=True) for row in rows if row.body is not None]
+    lines = [json.dumps(group_row(base, row), sort_keys=True) for row in rows if row.body is not None]
     (dest / GROUPS).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     scored = {name: [digest_bytes(line) for line in data.split(b"\n") if line] for name, data in sets.items()}
     told = {

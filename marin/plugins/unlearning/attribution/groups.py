@@ -46,7 +46,7 @@ def read_groups(path: Path) -> list[tuple[str, ...]]:
     file.
 
     Raises:
-        UsageError: it cannot be read, a line is no group, or there is none.
+        UsageError: it cannot be read, a line is not a group, or there is none.
     """
     try:
         lines = path.read_bytes().decode().splitlines()

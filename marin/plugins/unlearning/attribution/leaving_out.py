@@ -75,7 +75,7 @@ class LeavingOut:
     def __init__(self, setup: LeavingOutSetup) -> None:
         self._setup = setup
         recipe = from_plain(setup.recipe, where="recipe of the run")
-        # A recipe that excludes something has the program for batches with blanks; which documents is no part of it.
+        # A recipe that excludes something has the program for batches with blanks; which documents is not part of it.
         self._recipe: Recipe = msgspec.structs.replace(recipe, exclude=(*(recipe.exclude or ()), setup.leaving))
         self._execution = Execution(devices=setup.devices)
         apply(recipe.arithmetic, self._execution)  # before jax starts in this process
@@ -117,7 +117,7 @@ class LeavingOut:
         if self._training is None:
             from marin.data.tokenizer import load_tokenizer
             from marin.evaluation.scoring import Scorer
-            from marin.plugins.evaluation.heldout.measuring import encoded, texts_of
+            from marin.plugins.evaluation.heldout.measuring import encode_texts, texts_of
             from marin.process.cache import compilation_cache
             from marin.training.initial import initial_state
             from marin.training.loop import Training
@@ -130,7 +130,9 @@ class LeavingOut:
             training = Training(self._recipe, Path(self._setup.tokens) / "train", vocabulary, self._execution)
             scorer = Scorer(initial_state(self._recipe, vocabulary).model, self._recipe, devices=self._setup.devices)
             tokenizer = load_tokenizer(folder, as_recorded=as_recorded(self._recipe))
-            self._documents = {name: encoded(tokenizer, texts_of(data, name)) for name, data in self._texts.items()}
+            self._documents = {
+                name: encode_texts(tokenizer, texts_of(data, name)) for name, data in self._texts.items()
+            }
             self._training = training, scorer
         return self._training
 

@@ -1,7 +1,7 @@
 """Groups of documents left out, one after another or side by side, and what came of each: recorded as soon as it is known.
 
 What is recorded already is not executed again, so a measurement that was broken off goes on. Asked to (``again``), and in
-a log of somebody else, it is executed again and must come out the same.
+a log of someone else, it is executed again and must come out the same.
 """
 
 from __future__ import annotations

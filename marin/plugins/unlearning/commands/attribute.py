@@ -135,9 +135,9 @@ def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
 
 
 def _print_changes(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:
-    from marin.plugins.unlearning.attribution.dataset import described
+    from marin.plugins.unlearning.attribution.dataset import group_row
 
-    told = [described(base, row) for row in rows if row.body is not None]
+    told = [group_row(base, row) for row in rows if row.body is not None]
     if as_json:
         losses = {name: one.loss for name, one in base.sets.items()}
         print_json(

@@ -60,7 +60,7 @@ def unlearn(options: UnlearnOptions) -> None:
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
     execution = options.machine.execution()
-    from marin.plugins.unlearning.forks import begun
+    from marin.plugins.unlearning.forks import fork_of
     from marin.plugins.unlearning.request import plan, request
     from marin.record.root import open_root
 
@@ -80,7 +80,7 @@ def unlearn(options: UnlearnOptions) -> None:
     if not options.as_json:
         say(f"event {index}: the request is recorded", err=True)
     made = _fork(root, planned, execution)
-    _print_plan(planned, index, made, begun(root.history(), made), as_json=options.as_json)
+    _print_plan(planned, index, made, fork_of(root.history(), made), as_json=options.as_json)
 
 
 def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tuple[str, ...]) -> dict[str, str]:

@@ -28,7 +28,7 @@ from marin.plugins.mlflow.folding.intents import Tags
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.trust.trusted import CLAIMED
-from marin.record.verdicts import NEVER, described
+from marin.record.verdicts import NEVER, verdict_line
 from marin.verify.earlier import Proofs, conditions
 from tests.adversary.forgeries.doors.events import signed, stranger
 from tests.adversary.forgeries.doors.register import Answer, Stall, door, kind
@@ -105,7 +105,7 @@ def _shown(root: Root) -> tuple[str, str]:
     with open_catalog(root) as catalog:
         (found,) = catalog.runs()
         by = [event.actor for _, event in root.history().events(type=kinds.REPLAY_COMPLETED)]
-        return ", ".join(by), described(found.verdicts, found.claimed, found.answerable)
+        return ", ".join(by), verdict_line(found.verdicts, found.claimed, found.answerable)
 
 
 @door("service")

@@ -43,7 +43,7 @@ class Hand:
     @property
     def place(self) -> Path:
         """Where its evaluation is."""
-        return self.bundle / bundle.EVALUATIONS / self.number
+        return self.bundle.joinpath(bundle.EVALUATIONS, self.number)
 
     def event(self, step: str) -> Entry:
         """The event that a proof of the bundle is of."""

@@ -13,7 +13,7 @@ from typing import Any
 from ledger import VerifierKey
 from marin.export.card import write_card
 from marin.history.runs import evaluation_stream, load
-from marin.library.checking import verified
+from marin.library.checking import verify_own
 from marin.plugins.sharing.dossier.judge import judge_dossier
 from marin.plugins.sharing.dossier.write import put_dossier
 from marin.plugins.sharing.in_toto import attestations
@@ -87,7 +87,7 @@ def library(stall: Stall) -> Answer:
         variable("MARIN_PINS", str(stall.folder / "pins")),
         variable(TRUST_VARIABLE, str(trust_of(stall))),
     ):
-        found = verified(open_root(str(shop.path)), shop.run, workers=1, only=VERDICTS, record=False)
+        found = verify_own(open_root(str(shop.path)), shop.run, workers=1, only=VERDICTS, record=False)
     wanted = [found.report.verdicts[name] for name in VERDICTS]
     lines = [line for verdict in wanted if verdict.outcome != "PASS" for line in verdict.lines]
     return Answer(all(verdict.outcome == "PASS" for verdict in wanted), "\n".join(lines))

@@ -13,13 +13,13 @@ from msgspec import structs
 from ledger import Log, Store, copy_artifacts, mirror_log, open_storage
 from marin.history.runs import load, stream_of
 from marin.plugins.sharing.pages.judge import judge_publication
-from marin.plugins.sharing.pages.publish import needed, publish_pages
+from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 from marin.plugins.sharing.pages.statement import Statement, entry, read_statement
 from marin.record.attestation import PAGES
 from marin.record.events import ReplayCompleted, draft
 from marin.record.root import open_root
 from marin.reporting.lineage.samples import Inspector
-from marin.verify.verdict import NOT_RUN, judged
+from marin.verify.verdict import NOT_RUN, judge_safely
 from tests.adversary.forgeries.doors.events import stranger
 from tests.adversary.forgeries.doors.published import replaced
 from tests.adversary.forgeries.doors.register import Answer, Stall, door, kind
@@ -43,7 +43,7 @@ def published(base: Base) -> Path:
         )
         root = open_root(str(base.folder / "publisher" / ".marin"))
         run, source = load(root.history(), base.run), root.store()
-        copy_artifacts(source, Store(open_storage(site)), needed(root, run, source))
+        copy_artifacts(source, Store(open_storage(site)), needed_artifacts(root, run, source))
         with (
             as_operator(base),
             variable("MARIN_PINS", str(base.folder / "publisher" / "pins")),
@@ -68,7 +68,9 @@ def pages(stall: Stall) -> Answer:
         reader = root.reader([key])
         history = root.history_as_read(reader, [key])
         page = str(stall.held.get("page", ""))
-        found = judged(lambda: judge_publication(root, stall.base.run, reader, history, page, inspector()) or NOT_RUN)
+        found = judge_safely(
+            lambda: judge_publication(root, stall.base.run, reader, history, page, inspector()) or NOT_RUN
+        )
     return Answer(found.outcome == "PASS", "\n".join(found.lines))
 
 

@@ -20,7 +20,7 @@ from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, T
 from marin.plugins.mlflow.folding.projected import ProjectedRun
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
-from marin.record.verdicts import EVALUATION, NAMES, described, passed_as
+from marin.record.verdicts import EVALUATION, NAMES, passed_as, verdict_line
 from tests.adversary.forgeries.doors.events import signed, stranger
 from tests.adversary.forgeries.doors.register import Answer, Stall, door, kind
 from tests.adversary.forgeries.workshop import OTHER, Shop, as_operator
@@ -63,7 +63,7 @@ def _word(root: Root, run: str) -> tuple[str, dict[str, float], list[str]]:
     with open_catalog(root) as catalog:
         (found,) = catalog.runs(run)
         twin = catalog.twins(catalog.runs()).get(run)
-        word = passed_as(twin) if twin else described(found.verdicts, found.claimed, found.answerable)
+        word = passed_as(twin) if twin else verdict_line(found.verdicts, found.claimed, found.answerable)
         return word, catalog.metrics(run), sorted(found.labels.tags)
 
 

@@ -57,7 +57,7 @@ def _forged(shop: Shop, change: Callable[[Files], None]) -> None:
         for task in body["tasks"]:
             config, data = files[f"tasks/{task}.json"], (folder / "data" / task / "test.jsonl").read_bytes()
             samples = list(records.read_samples(folder, task))
-            told = records.described(EvaluationTask(task, config, {"test": data}), samples)
+            told = records.task_event(EvaluationTask(task, config, {"test": data}), samples)
             body["tasks"][task] = msgspec.to_builtins(told)
             asked += sum(len(sample.requests) for sample in samples)
         body["requests"] = asked

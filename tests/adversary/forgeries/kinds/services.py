@@ -211,10 +211,10 @@ def endpoint(shop: Shop) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     shop.replace_file("service.json", json.dumps({"port": listening.getsockname()[1], "token": "x"}).encode())
     listening.settimeout(0.01)
-    from marin.verify.sealed import untouched
+    from marin.verify.sealed import read_only_root
 
     with suppress(LedgerError):
-        untouched(shop.root).append(_forged(shop))
+        read_only_root(shop.root).append(_forged(shop))
     try:
         listening.accept()
         _record_effect(shop, "spoken to")

@@ -13,8 +13,8 @@ from marin.errors import DataError
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.evaluation.heldout.measuring import (
-    encoded,
-    measured,
+    encode_texts,
+    measure_sets,
     numbers_of,
     plain_tokenizer,
     score,
@@ -47,16 +47,16 @@ def test_windows_cover_a_document() -> None:
 
 def test_what_is_measured_follows_from_state_and_text(subject: Subject, scorer: Scorer) -> None:
     store = Store(MemoryStorage())
-    body = measured(subject, scorer, store, {"own": DATA, "twice": DATA})
+    body = measure_sets(subject, scorer, store, {"own": DATA, "twice": DATA})
     one = body.sets["own"]
     assert one == body.sets["twice"] and store.read(one.data) == DATA
     assert (one.documents, one.bytes) == (3, sum(len(text.encode()) for text in TEXTS))
     assert one.tokens == one.bytes, "the tokenizer of this test has a token for each byte"
-    again = measured(subject, scorer.holding(subject.model), store, {"own": DATA})
+    again = measure_sets(subject, scorer.holding(subject.model), store, {"own": DATA})
     assert again.sets["own"] == one
     # independently: one row a token, in floating point of the sum's own accuracy
     tokenizer = plain_tokenizer(subject)
-    documents = encoded(tokenizer, TEXTS)
+    documents = encode_texts(tokenizer, TEXTS)
     total = math.fsum(value for row in score(scorer, documents).values() for value in row)
     assert float.fromhex(one.numbers["loss"]) == pytest.approx(-total / one.tokens, rel=1e-12)
     assert float.fromhex(one.numbers["perplexity"]) == pytest.approx(math.exp(-total / one.tokens), rel=1e-12)
@@ -71,7 +71,7 @@ def test_bits_per_byte_is_the_nearest_float() -> None:
 
 
 def test_a_special_token_in_a_text_is_text(subject: Subject) -> None:
-    (tokens,) = encoded(plain_tokenizer(subject), ["<|endoftext|>"])
+    (tokens,) = encode_texts(plain_tokenizer(subject), ["<|endoftext|>"])
     assert 0 not in tokens
 
 

@@ -16,13 +16,13 @@ from ledger import Store, copy_artifacts, open_storage
 from marin.history.runs import load
 from marin.plugins.sharing.pages import statement
 from marin.plugins.sharing.pages.judge import judge_publication, judge_site
-from marin.plugins.sharing.pages.publish import needed, publish_pages
+from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 from marin.plugins.sharing.pages.site import drawn_surely, write_site
 from marin.plugins.sharing.pages.statement import SignedPage, read_statement
 from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector
-from marin.verify.verdict import Verdict, judged
+from marin.verify.verdict import Verdict, judge_safely
 from tests.plugins.sharing.judge.node import checked, needs_node
 
 PAGE = f"runs/{RUN}/report.html"
@@ -30,7 +30,7 @@ PAGE = f"runs/{RUN}/report.html"
 
 def publish(root: Root, site: Path, run: str = RUN) -> None:
     view, source = load(root.history(), run), root.store()
-    copy_artifacts(source, Store(open_storage(site)), needed(root, view, source))
+    copy_artifacts(source, Store(open_storage(site)), needed_artifacts(root, view, source))
     publish_pages(root, view, open_storage(site))
 
 
@@ -44,7 +44,7 @@ def pages(root: Root, site: Path, page: str = "", run: str = RUN) -> Verdict:
     """As somebody who has the key and the folder."""
     there = open_root(str(site))
     reader = there.reader([root.verifier])
-    found = judged(
+    found = judge_safely(
         lambda: (
             judge_publication(there, run, reader, there.history_as_read(reader, [root.verifier]), page)
             or Verdict("NOT_RUN")

@@ -18,7 +18,7 @@ from ledger import LogReader, Store, copy_artifacts, open_storage
 from marin.cli import main
 from marin.history.runs import load
 from marin.plugins.sharing.dossier.judge import judge_dossier
-from marin.plugins.sharing.pages.publish import needed, publish_pages
+from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 from marin.record.attestation import digests
 from marin.record.root import Root
 
@@ -46,7 +46,9 @@ def address(site: Path) -> Iterator[str]:
 
 def sent(root: Root, site: Path) -> int:
     source = root.store()
-    return copy_artifacts(source, Store(open_storage(site)), needed(root, load(root.history(), RUN), source)).blobs
+    return copy_artifacts(
+        source, Store(open_storage(site)), needed_artifacts(root, load(root.history(), RUN), source)
+    ).blobs
 
 
 def test_a_published_run_is_read_over_http_by_a_stranger(root: Root, site: Path, address: str) -> None:
@@ -168,7 +170,7 @@ def test_what_runs_share_lies_there_once(root: Root, site: Path, project: Path) 
     (project / "other").mkdir()
     record_run(root, project / "other", "3khr7ocq", other, trained={})
     second, source = load(root.history(), "3khr7ocq"), root.store()
-    copied = copy_artifacts(source, Store(open_storage(site)), needed(root, second, source))
+    copied = copy_artifacts(source, Store(open_storage(site)), needed_artifacts(root, second, source))
     assert (copied.blobs, copied.there) == (1, 3)
     publish_pages(root, second, open_storage(site))
     front = (site / "index.html").read_text()

@@ -1,1 +1,1 @@
-"""The documents of a dossier, one file for each form that somebody else defined; each is a function of what is proven."""
+"""The documents of a dossier, one file for each form that someone else defined; each is a function of what is proven."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from marin.plugins.sharing.dossier.documents.forms import Form, FormField, form_fields, unanswered
+from marin.plugins.sharing.dossier.documents.forms import Form, FormField, form_fields, unanswered_fields
 from marin.plugins.sharing.dossier.facts import Subject
 
 SUMMARY, FORM = "eu-training-summary.json", "eu-model-documentation.json"
@@ -169,5 +169,5 @@ FORMS: Mapping[str, Form] = {
 def open_fields(subject: Subject) -> Iterator[tuple[str, FormField]]:
     """Fields that nobody answered in full yet: the form, and the field."""
     for name, form in FORMS.items():
-        for item in unanswered(subject, form):
+        for item in unanswered_fields(subject, form):
             yield name, item

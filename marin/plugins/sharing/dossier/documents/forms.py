@@ -46,7 +46,7 @@ def _field(section: str, question: str, words: list[str], paragraph: str) -> For
     return FormField(section, question, names, paragraph, gates, "optional" in words)
 
 
-def filled(subject: Subject, form: Form) -> dict[str, Any]:
+def fill_form(subject: Subject, form: Form) -> dict[str, Any]:
     """A form with its answers. Values that the log of an older run does not have are left out where others answer."""
     rows = []
     for item in form.fields:
@@ -73,7 +73,7 @@ def answers(subject: Subject, item: FormField) -> list[Entry]:
     return [subject.values[name] for name in item.answers if name in subject.values]
 
 
-def unanswered(subject: Subject, form: Form) -> Iterator[FormField]:
+def unanswered_fields(subject: Subject, form: Form) -> Iterator[FormField]:
     """Fields that nobody answered in full yet. What is optional is not among them."""
     for item in form.fields:
         if item.optional or not applies(subject, item):

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from marin.plugins.sharing.dossier.documents import card, crate, croissant, cyclonedx, eu, spdx
-from marin.plugins.sharing.dossier.documents.forms import filled
-from marin.plugins.sharing.dossier.documents.marked import encoded, fields, plain
+from marin.plugins.sharing.dossier.documents.forms import fill_form
+from marin.plugins.sharing.dossier.documents.marked import encode_document, fields, plain
 from marin.plugins.sharing.dossier.documents.page import INDEX, page
 from marin.plugins.sharing.dossier.facts import Subject
 
 FIELDS = "fields.json"
 
 FORMS: Mapping[str, Callable[[Subject], Any]] = {
-    eu.SUMMARY: lambda subject: filled(subject, eu.FORMS[eu.SUMMARY]),
-    eu.FORM: lambda subject: filled(subject, eu.FORMS[eu.FORM]),
+    eu.SUMMARY: lambda subject: fill_form(subject, eu.FORMS[eu.SUMMARY]),
+    eu.FORM: lambda subject: fill_form(subject, eu.FORMS[eu.FORM]),
     cyclonedx.FILE: cyclonedx.bill,
     spdx.FILE: spdx.spdx,
     crate.FILE: crate.crate,
@@ -29,9 +29,9 @@ def documents(subject: Subject) -> dict[str, bytes]:
     text, listed = card.card(subject)
     files = {card.FILE: text}
     for file, document in forms(subject).items():
-        files[file] = encoded(plain(document))
+        files[file] = encode_document(plain(document))
         listed += fields(document, file)
-    files[FIELDS] = encoded(listed)
+    files[FIELDS] = encode_document(listed)
     files[INDEX] = page(subject, sorted(files))
     return files
 

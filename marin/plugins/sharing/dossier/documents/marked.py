@@ -1,4 +1,4 @@
-"""Documents in which every value that somebody told keeps its mark, until it is written.
+"""Documents in which every value that a user told keeps its mark, until it is written.
 
 A document is JSON-shaped; a leaf is a :class:`~marin.plugins.sharing.dossier.facts.Entry` value, or a constant of the form.
 Written, it is plain JSON, and the list of fields says of each told value where it stands (RFC 6901) and where it comes from.
@@ -14,7 +14,7 @@ from marin.plugins.sharing.dossier.evidence import proof_path
 from marin.plugins.sharing.dossier.facts import Entry
 
 
-def encoded(value: object) -> bytes:
+def encode_document(value: object) -> bytes:
     """JSON as every file of a dossier has it: equal values give equal bytes."""
     return json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 

@@ -73,7 +73,7 @@ def spdx(subject: Subject) -> dict[str, Any]:
         joined("trainedOn", "trained-on", "model", "data"),
         *([joined("contains", "files", "model", *(f"file:{number}" for number in range(len(files))))] if files else []),
     ]
-    # A licence is free text here, as stated: an SPDX identifier would claim that somebody compared it with that licence. The AI
+    # A licence is free text here, as stated: an SPDX identifier would claim that a user compared it with that licence. The AI
     # profile wants both relations, declared and concluded; there is only the one statement for both.
     for about_what, told in (("model", subject["model.licence"]), ("data", subject["data.licence"])):
         elements.append(

@@ -18,7 +18,7 @@ from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
 from marin.cli.tables import print_table
-from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, run_address
+from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, folder_of, run_address
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -148,8 +148,9 @@ class VerifyOptions:
         "Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
         type=FOLDER,
     )
-    dossier: Path | None = option(
-        "DIR", "Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.", type=FOLDER
+    dossier: str | None = option(
+        "DIR",
+        "Judge every file and field of the dossier in DIR, a folder or an address, in the place of RUN: no root is needed.",
     )
     unlearning: Path | None = option(
         "FILE",
@@ -528,15 +529,16 @@ def check_alone(ctx: click.Context, what: str) -> None:
 
 
 def _judged_alone(
-    dossier: Path | None, unlearning: Path | None, keys: Sequence[ledger.VerifierKey], policy: Path | None
+    dossier: str | None, unlearning: Path | None, keys: Sequence[ledger.VerifierKey], policy: Path | None
 ) -> Judgement:
     from marin.record.trust.evidence import sources  # as above: not for --help
 
     name = "dossier" if unlearning is None else "certificate"
-    judge: Callable[[Path | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
+    judge: Callable[[Path | str | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
         plugins.named(DOCUMENTS, name, f"marin verify, a {name}")
     )
-    return judge(dossier if unlearning is None else unlearning, keys, sources(policy).policy)
+    place = unlearning if dossier is None else folder_of(dossier)
+    return judge(place, keys, sources(policy).policy)
 
 
 def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:

@@ -34,19 +34,10 @@ from types import TracebackType
 
 from ledger.authors.authority import Authority, check_id
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, OutOfSequence, Refused, StorageFailed
+from ledger.format import layout
 from ledger.format.bundle import pack_entries
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import KEPT_TYPES, Draft, Event, EventTypes, format_time, parse_time
-from ledger.format.layout import (
-    LOG,
-    checkpoint_path,
-    entries_path,
-    index_path,
-    journal_path,
-    lock_path,
-    partial_prefix,
-    tile_path,
-)
 from ledger.format.note import NoteSignature, NoteSigner, Signer, VerifierKey, add_signatures, parse_note
 from ledger.format.tlog import EMPTY_ROOT, TILE_WIDTH, Frontier, Tile, leaf_hash
 from ledger.log.batch import Batch, Entered, Placed, Receipt
@@ -92,7 +83,7 @@ class Log(AbstractContextManager["Log"]):
         resources: ExitStack,
     ) -> None:
         """Use ``Log.open``, which takes the lock first."""
-        self._storage = storage = storage.guard((checkpoint_path(), journal_path()))
+        self._storage = storage = storage.guard((layout.checkpoint_path(), layout.journal_path()))
         self._signer = signer
         self._keys = follow_keys(storage, [*signer.verifiers, *verifiers])
         _check_signs(signer, self._keys)
@@ -109,8 +100,8 @@ class Log(AbstractContextManager["Log"]):
         self._syncing: Batch | None = None
         self._waiting = 0
         self._closed = False
-        self._journal = JournalWriter(storage, journal_path())
-        local = storage.local_path(index_path()) if index is None else resources.enter_context(reserve(index))
+        self._journal = JournalWriter(storage, layout.journal_path())
+        local = storage.local_path(layout.index_path()) if index is None else resources.enter_context(reserve(index))
         self._index = WriterIndex(local)
         self._authority = Authority(signer.name, self._signing_keys, self._event_named)
         self._resources.callback(self._index.close)
@@ -121,13 +112,13 @@ class Log(AbstractContextManager["Log"]):
     def create(storage: Storage, signer: Signer) -> LogCheckpoint:
         """Begin an empty log, whose origin is the signer's name. ``AlreadyExists`` if there is one."""
         checkpoint = LogCheckpoint(signer.name, 0, EMPTY_ROOT)
-        with storage.lock(lock_path(), _command()):
+        with storage.lock(layout.lock_path(), _command()):
             try:
-                storage.create(checkpoint_path(), checkpoint.sign([signer, *signer.companions]).encode())
+                storage.create(layout.checkpoint_path(), checkpoint.sign([signer, *signer.companions]).encode())
             except AlreadyExists:
                 raise AlreadyExists(
                     "there is a log here already",
-                    where=f"{storage.describe()}: {LOG}",
+                    where=f"{storage.describe()}: {layout.LOG}",
                     cure="use it, or name another root; nothing was overwritten",
                 ) from None
         return checkpoint
@@ -156,7 +147,7 @@ class Log(AbstractContextManager["Log"]):
         A ``patient`` writer publishes neither when it opens nor by the clock: see ``leave``.
         """
         with ExitStack() as resources:
-            resources.enter_context(storage.lock(lock_path(), _command(), wait=wait))
+            resources.enter_context(storage.lock(layout.lock_path(), _command(), wait=wait))
             log = cls(
                 storage,
                 signer,
@@ -296,7 +287,7 @@ class Log(AbstractContextManager["Log"]):
                     found=f"{self._checkpoint.size}",
                     cure="ask them again",
                 )
-            self._storage.replace(checkpoint_path(), add_signatures(self._view.note, lines))
+            self._storage.replace(layout.checkpoint_path(), add_signatures(self._view.note, lines))
             self._load()
 
     def add_signatures(self, signers: Sequence[NoteSigner]) -> None:
@@ -312,7 +303,7 @@ class Log(AbstractContextManager["Log"]):
         with self._mutex:
             self.publish()
             note = self._checkpoint.sign([self._signer, *self._signer.companions]).encode()
-            self._storage.replace(checkpoint_path(), note)
+            self._storage.replace(layout.checkpoint_path(), note)
             self._load()
 
     def index_of(self, id: str) -> int | None:
@@ -494,7 +485,7 @@ class Log(AbstractContextManager["Log"]):
         if view.pending:
             files, done = _files(view)
             self._storage.ensure_many(files)
-            self._storage.replace(checkpoint_path(), view.note)
+            self._storage.replace(layout.checkpoint_path(), view.note)
             self._published_at = time.monotonic()
             self._prune(done)
             self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
@@ -508,7 +499,7 @@ class Log(AbstractContextManager["Log"]):
         """Partial tiles and bundles may go once the complete one is there."""
         try:
             for tile in done:
-                tiles, bundles = partial_prefix(tile)
+                tiles, bundles = layout.partial_prefix(tile)
                 names = list(self._storage.list(tiles))
                 if tile.level == 0:
                     names += self._storage.list(bundles)
@@ -586,12 +577,12 @@ def _files(view: LogView) -> tuple[list[tuple[str, bytes]], list[Tile]]:
     edge, complete = view.edge.copy(), []
     for leaf in view.pending_leaves:
         complete += edge.append(leaf)
-    files = [(tile_path(tile), data) for tile, data in (*complete, *edge.partial())]
+    files = [(layout.tile_path(tile), data) for tile, data in (*complete, *edge.partial())]
     first = start - start % TILE_WIDTH
     entries = [entry for _, entry in view.entries(first, end)]
     for at in range(first, end, TILE_WIDTH):
         tile = Tile(0, at // TILE_WIDTH, min(TILE_WIDTH, end - at))
-        files.append((entries_path(tile), pack_entries(entries[at - first : at - first + TILE_WIDTH])))
+        files.append((layout.entries_path(tile), pack_entries(entries[at - first : at - first + TILE_WIDTH])))
     return files, [tile for tile, _ in complete]
 
 

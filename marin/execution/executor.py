@@ -587,10 +587,9 @@ class _Stage:
 
 def _refuse_other_code(project: Path, plan: Plan, recipe: Recipe, code: CodeIdentity) -> None:
     """Where DVC watches other files than those that execute: a checkout whose package is not the installed one."""
-    if not (project / "marin").is_dir() or project.resolve() == code_folder():
-        return
+    is_other = (project / "marin").is_dir() and project.resolve() != code_folder()
     with suppress(MissingEvidence):
-        if code_identity(plan, project, recipe) == code:
+        if not is_other or code_identity(plan, project, recipe) == code:
             return
     raise UsageError(
         "the code that is installed is not that of this checkout",

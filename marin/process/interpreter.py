@@ -13,9 +13,6 @@ every logical shard and gives it back, and the kernel makes and clears the pages
 of thousands of 4 KiB in one step (``bench.training.train_step`` counts them). glibc (2.35 and newer) asks for huge ones where
 ``GLIBC_TUNABLES`` says so, and reads that once, when a process begins. So a command that computes begins again with it set;
 what it starts inherits it. How memory is paged decides no bit. ``GLIBC_TUNABLES=glibc.malloc.hugetlb=0`` is respected.
-
-Code. DVC executes a queued experiment (``dvc exp run --queue``, ``--temp``) in a copy of the checkout, while the program on PATH
-is that of the checkout, which may have been edited meanwhile. So a command there begins again with the copy's code.
 """
 
 from __future__ import annotations
@@ -80,29 +77,23 @@ def leave(status: int) -> NoReturn:
 def begin_again(arguments: Sequence[str]) -> None:
     """Execute this very program again with the variable set, if ``arguments`` name a command that computes and it helps
     here; and with the code of the experiment in whose folder this is."""
-    changes: dict[str, str] = {}
-    if (value := wanted(arguments, os.environ)) is not None:
-        changes[VARIABLE] = value
+    changes = {} if (value := wanted(arguments, os.environ)) is None else {VARIABLE: value}
     with contextlib.suppress(OSError):  # a folder that is gone
         changes |= experiment_path(Path.cwd(), Path(__file__).resolve().parents[2], os.environ)
     if not changes or not sys.executable:
         return
     os.environ.update(changes)
     sys.stdout.flush()
-    try:
+    with contextlib.suppress(OSError):  # then with small pages
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
-    except OSError:  # then with small pages
-        return
 
 
 def experiment_path(folder: Path, code: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """The PYTHONPATH by which the code of an experiment is executed, if ``folder`` lies in a copy that DVC made of the checkout
-    ``code`` for one, and another path is there."""
+    """The PYTHONPATH by which an experiment that DVC queued (or ``--temp``) executes its own code: where ``folder`` lies
+    in the copy that DVC made of the checkout ``code``, which may have been edited since, and another path is there."""
     copies, present = code / ".dvc" / "tmp" / "exps", environ.get("PYTHONPATH", "")
-    if copies not in folder.parents:
-        return {}
-    copy = copies / folder.relative_to(copies).parts[0]
-    if present.split(os.pathsep)[0] == str(copy) or not (copy / "marin" / "__init__.py").is_file():
+    copy = next((path for path in (folder, *folder.parents) if path.parent == copies), folder)
+    if copy.parent != copies or str(copy) in present or not (copy / "marin" / "__init__.py").is_file():
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(copy), present)))}
 

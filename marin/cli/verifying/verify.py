@@ -203,9 +203,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             )
         keys = [parse_vkey(key) for key in options.vkey]
         check_alone(ctx, "--dossier" if options.dossier is not None else "--unlearning")
-        finish_alone(
-            ctx, _judged_alone(options.dossier, options.unlearning, keys, options.policy), as_json=options.as_json
-        )
+        finish_alone(ctx, _judged_alone(options, keys), as_json=options.as_json)
     if not run:
         raise UsageError(
             "nothing to verify",
@@ -490,14 +488,12 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     return found
 
 
-def site_judge(place: str) -> Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] | None:
+def site_judge(place: str) -> Callable[..., Judgement] | None:
     """What judges the pages at ``place``, where these are a site, which has no log beside it."""
     storage = ledger.open_storage(place)
     if storage.exists(VKEY) or not any(map(storage.exists, OF_A_SITE)):
         return None
-    found: Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] = plugins.named(
-        DOCUMENTS, "site", "a site"
-    )
+    found: Callable[..., Judgement] = plugins.named(DOCUMENTS, "site", "a site")
     return found
 
 
@@ -528,17 +524,13 @@ def check_alone(ctx: click.Context, what: str) -> None:
             )
 
 
-def _judged_alone(
-    dossier: str | None, unlearning: Path | None, keys: Sequence[ledger.VerifierKey], policy: Path | None
-) -> Judgement:
+def _judged_alone(options: VerifyOptions, keys: Sequence[ledger.VerifierKey]) -> Judgement:
     from marin.record.trust.evidence import sources  # as above: not for --help
 
-    name = "dossier" if unlearning is None else "certificate"
-    judge: Callable[[Path | str | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
-        plugins.named(DOCUMENTS, name, f"marin verify, a {name}")
-    )
-    place = unlearning if dossier is None else folder_of(dossier)
-    return judge(place, keys, sources(policy).policy)
+    name = "certificate" if options.dossier is None else "dossier"
+    judge: Callable[..., Judgement] = plugins.named(DOCUMENTS, name, f"marin verify, a {name}")
+    place = options.unlearning if options.dossier is None else folder_of(options.dossier)
+    return judge(place, keys, sources(options.policy).policy)
 
 
 def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:

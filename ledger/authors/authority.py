@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ledger.authors import enrolment
+from ledger.authors import enrolment as enrolments
 from ledger.authors.statement import Statement, read_signed
 from ledger.errors import LedgerError, Refused
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, AUTHOR_TYPES, AUTHORED, RESERVED_IDS, Draft, Event
@@ -37,7 +37,7 @@ class Authority:
         for author in signing.values():
             self.enrolment(author)
         for draft in drafts:
-            stream = enrolment.STATEMENTS if draft.type == AUTHORED else enrolment.AUTHORS_STREAM
+            stream = enrolments.STATEMENTS if draft.type == AUTHORED else enrolments.AUTHORS_STREAM
             if draft.type in AUTHOR_TYPES and draft.stream != stream:
                 raise Refused(
                     "an event of authors in another stream",
@@ -54,7 +54,7 @@ class Authority:
                 self._check_unsigned(draft)
         return signed
 
-    def enrolment(self, author: VerifierKey) -> enrolment.Enrolment:
+    def enrolment(self, author: VerifierKey) -> enrolments.Enrolment:
         """How the log enrolled this key, which it has not revoked.
 
         Raises:
@@ -80,7 +80,7 @@ class Authority:
         return found
 
     def _check_enrolment(self, draft: Draft) -> None:
-        found = enrolment.read_enrolment(self.origin, str(draft.id), draft.body)
+        found = enrolments.read_enrolment(self.origin, str(draft.id), draft.body)
         if found.vkey.name == self.origin:
             raise _refused(
                 "an author cannot have the log's name", found.vkey, "another name", self.origin, "choose one"
@@ -88,7 +88,7 @@ class Authority:
         self._check_may_enrol(found.by)
 
     def _check_revocation(self, draft: Draft, signing: Collection[str]) -> None:
-        found = enrolment.read_revocation(self.origin, str(draft.id), draft.body)
+        found = enrolments.read_revocation(self.origin, str(draft.id), draft.body)
         if str(found.vkey) in signing:
             raise _refused(
                 "a key signs in the request that revokes it",
@@ -129,14 +129,14 @@ class Authority:
                 cure="leave the actor out, or append with that author's key",
             )
 
-    def _enrolled(self, name: str) -> enrolment.Enrolment | None:
-        event = self._event(enrolment.enrolled_id(name), AUTHOR_ENROLLED)
-        return None if event is None else enrolment.read_enrolment(self.origin, event.id, event.body)
+    def _enrolled(self, name: str) -> enrolments.Enrolment | None:
+        event = self._event(enrolments.enrolled_id(name), AUTHOR_ENROLLED)
+        return None if event is None else enrolments.read_enrolment(self.origin, event.id, event.body)
 
     def _revoked(self, author: VerifierKey) -> bool:
-        event = self._event(enrolment.revoked_id(author.name), AUTHOR_REVOKED)
+        event = self._event(enrolments.revoked_id(author.name), AUTHOR_REVOKED)
         try:
-            return event is not None and enrolment.read_revocation(self.origin, event.id, event.body).vkey == author
+            return event is not None and enrolments.read_revocation(self.origin, event.id, event.body).vkey == author
         except Refused:
             return False  # no writer takes such an event, and no reader believes it
 

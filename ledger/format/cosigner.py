@@ -11,15 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from ledger.errors import Refused
-from ledger.format.cosignature import (
-    COSIGNATURE_ED25519,
-    COSIGNATURE_MLDSA44,
-    Subtree,
-    ed25519_message,
-    mldsa44_message,
-    pack_cosignature,
-    subtree_message,
-)
+from ledger.format import cosignature
 from ledger.format.note import NoteSignature, VerifierKey
 
 
@@ -37,15 +29,18 @@ class Cosigner:
 
     @cached_property
     def verifier(self) -> VerifierKey:
-        algorithm = COSIGNATURE_ED25519 if isinstance(self.key, Ed25519PrivateKey) else COSIGNATURE_MLDSA44
+        is_ed25519 = isinstance(self.key, Ed25519PrivateKey)
+        algorithm = cosignature.COSIGNATURE_ED25519 if is_ed25519 else cosignature.COSIGNATURE_MLDSA44
         return VerifierKey(self.name, algorithm, self.key.public_key().public_bytes_raw())
 
     def sign(self, text: str) -> bytes:
         """The cosignature of a checkpoint's text, with the time at which it was made."""
         timestamp = self.clock()
         if isinstance(self.key, Ed25519PrivateKey):
-            return pack_cosignature(timestamp, self.key.sign(ed25519_message(text, timestamp)))
-        return pack_cosignature(timestamp, self.key.sign(mldsa44_message(text, timestamp, self.name)))
+            return cosignature.pack_cosignature(timestamp, self.key.sign(cosignature.ed25519_message(text, timestamp)))
+        return cosignature.pack_cosignature(
+            timestamp, self.key.sign(cosignature.mldsa44_message(text, timestamp, self.name))
+        )
 
     def line(self, text: str) -> NoteSignature:
         """The same as a signature line of a note."""
@@ -56,7 +51,7 @@ class Cosigner:
         """Whether the key is of the kind that can: the message of an Ed25519 cosignature is a checkpoint's text."""
         return not isinstance(self.key, Ed25519PrivateKey)
 
-    def subtree_line(self, subtree: Subtree) -> NoteSignature:
+    def subtree_line(self, subtree: cosignature.Subtree) -> NoteSignature:
         """The cosignature of a subtree, without a time.
 
         Raises:
@@ -65,7 +60,7 @@ class Cosigner:
         if isinstance(self.key, Ed25519PrivateKey):
             raise Refused("an Ed25519 cosigner signs no subtrees", where=self.name, cure="use an ML-DSA-44 key")
         try:
-            message = subtree_message(subtree, 0, self.name)
+            message = cosignature.subtree_message(subtree, 0, self.name)
         except ValueError as error:
             raise Refused("not a subtree to sign", where=subtree.origin[:80], found=str(error)) from None
-        return NoteSignature(self.name, self.verifier.key_id, pack_cosignature(0, self.key.sign(message)))
+        return NoteSignature(self.name, self.verifier.key_id, cosignature.pack_cosignature(0, self.key.sign(message)))

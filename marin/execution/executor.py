@@ -20,14 +20,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ledger import Draft, LedgerError, Receipt, Refused
-from marin.errors import Interrupted, LeaseLost, Paused, StoppedByFollower
+from marin.errors import Interrupted, LeaseLost, MissingEvidence, Paused, StoppedByFollower, UsageError
 from marin.execution import continued, tracker
 from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
@@ -107,6 +107,7 @@ def run_stage(
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
         Interrupted: asked to stop; the run says so, also where its next step had not begun.
         Refused: the step is not what was planned.
+        UsageError: ``project`` is a checkout with other code than what is installed.
         LeaseLost: ``grant`` holds no more.
     """
     step = plan.step(name)
@@ -115,8 +116,9 @@ def run_stage(
         try:
             with interruption.shield():
                 recipe = with_seed(root, recipe)
+                code = code_identity(plan, code_folder(), recipe)
                 if project is not None:
-                    _warn_of_other_code(project)
+                    _refuse_other_code(project, plan, recipe, code)
                 stage = _Stage(
                     step,
                     plan,
@@ -125,7 +127,7 @@ def run_stage(
                     project,
                     execution or Execution(),
                     force,
-                    code_identity(plan, code_folder(), recipe),
+                    code,
                     ResultCache(root.history(), root.store()),
                     Unleased(root),
                     pinned=pinned or {},
@@ -585,10 +587,16 @@ class _Stage:
         write_whole(receipt_path(self.project, result.step), receipt)
 
 
-def _warn_of_other_code(project: Path) -> None:
-    """Say when DVC watches other files than those that execute: a checkout whose package is not the installed one."""
-    here, executed = project / "marin", code_folder() / "marin"
-    if here.is_dir() and here.resolve() != executed:
-        log.warning(
-            "the code that executes is %s, not %s; `make environment` installs this checkout", executed, here.resolve()
-        )
+def _refuse_other_code(project: Path, plan: Plan, recipe: Recipe, code: CodeIdentity) -> None:
+    """Where DVC watches other files than those that execute: a checkout whose package is not the installed one."""
+    is_other = (project / "marin").is_dir() and project.resolve() != code_folder()
+    with suppress(MissingEvidence):
+        if not is_other or code_identity(plan, project, recipe) == code:
+            return
+    raise UsageError(
+        "the code that is installed is not that of this checkout",
+        where=str(project / "marin"),
+        expected="the same files, which DVC watches",
+        found=f"others in {code_folder() / 'marin'}",
+        cure="`make environment` in this checkout, and activate its .venv",
+    )

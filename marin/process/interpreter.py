@@ -79,16 +79,26 @@ def leave(status: int) -> NoReturn:
 
 def begin_again(arguments: Sequence[str]) -> None:
     """Execute this very program again with the variable set, if ``arguments`` name a command that computes and it helps
-    here."""
-    value = tunables_for(arguments, os.environ)
-    if value is None or not sys.executable:
+    here; and with the code of the experiment in whose folder this is."""
+    changes = {} if (value := tunables_for(arguments, os.environ)) is None else {VARIABLE: value}
+    with contextlib.suppress(OSError):  # a folder that is gone
+        changes |= experiment_path(Path.cwd(), Path(__file__).resolve().parents[2], os.environ)
+    if not changes or not sys.executable:
         return
-    os.environ[VARIABLE] = value
+    os.environ.update(changes)
     sys.stdout.flush()
-    try:
+    with contextlib.suppress(OSError):  # then with small pages
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
-    except OSError:  # then with small pages
-        return
+
+
+def experiment_path(folder: Path, code: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The PYTHONPATH by which an experiment that DVC queued (or ``--temp``) executes its own code: where ``folder`` lies
+    in the copy that DVC made of the checkout ``code``, which may have been edited since, and another path is there."""
+    copies, present = code / ".dvc" / "tmp" / "exps", environ.get("PYTHONPATH", "")
+    copy = next((path for path in (folder, *folder.parents) if path.parent == copies), folder)
+    if copy.parent != copies or str(copy) in present or not (copy / "marin" / "__init__.py").is_file():
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(copy), present)))}
 
 
 def tunables_for(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:

@@ -17,6 +17,13 @@ from marin.provenance.plugins import DISTRIBUTION
 PLUGINS = "marin.plugins."
 DRAWING = ("networkx", "mpld3", "matplotlib", "tokenizers", "jax", "scipy")
 """What the data browser and the site are drawn with."""
+WITH = dict.fromkeys(("fastapi", "sqlalchemy", "starlette", "uvicorn"), "mlflow") | {
+    "huggingface_hub": "transformers",
+    "jmp": "marin-levanter",
+    "omegaconf": "hydra-core",
+    "PIL": "matplotlib",
+}
+"""Modules that our own files import and no extra names, and what they are installed with."""
 _LINE = re.compile(r"^([A-Za-z0-9._-]+).*extra == [\"']([a-z]+)[\"']$")
 
 
@@ -93,7 +100,7 @@ def _not_installed(modules: Sequence[str], extras: Collection[str], found: str =
 
 def extra_of(module: str) -> str | None:
     """The extra that brings ``module``, by the name of its distribution or a word of it; None where none does."""
-    wanted, named = module.lower().replace("_", "-"), _required()
+    wanted, named = WITH.get(module, module).lower().replace("_", "-"), _required()
     exact = [extra for name, extra in named if name == wanted]
     partly = [extra for name, extra in named if wanted in name.split("-")]
     return next(iter([*exact, *partly]), None)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait as ready
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def made(folder: Path, environment: dict[str, str], warm: Warm) -> Checkout:
     programs = folder.parent / f"{folder.name}-bin"
     programs.mkdir()
     command = programs / "marin"
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" -m marin.cli.main "$@"\n')
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" -P -m marin.cli.main "$@"\n')
     command.chmod(0o755)
     (programs / "dvc").symlink_to(Path(sys.executable).with_name("dvc"))
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
@@ -238,14 +238,22 @@ def test_equal_results_of_other_code_that_were_pulled_are_made_here_too(publishe
 def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_project(
     published: Checkout, tmp_path: Path
 ) -> None:
-    """`--temp` and `--queue` work in a copy of the repository below .dvc/tmp, which has no root."""
+    """`--temp` and `--queue` work in a copy of the repository below .dvc/tmp, which has no root, with the copy's code."""
     clone = published.clone(tmp_path / "clone")
     seen = len(clone.events())
     clone.dvc("exp", "run", "--temp", "-S", "tokenizer.vocab_size=301", *SMALL[:4], "tokenizer")
     assert clone.events()[seen:].count("step.completed/v1") == 2
+    code = clone.folder / "marin" / "pipeline" / "tokenizer.py"
+    text = code.read_text()
+    code.write_text(f"{text}\nQUEUED = True\n")
     clone.dvc("exp", "run", "--queue", "-S", "tokenizer.vocab_size=302", *SMALL[:4], "tokenizer")
+    code.write_text(f"{text}\nraise AssertionError('not what was queued')\n")
     clone.dvc("exp", "run", "--run-all")
     assert clone.events().count("step.completed/v1") == 3, "the corpus was taken over"
+    root = open_root(str(clone.folder / ".marin"))
+    begun = [event.body["code"] for _, event in root.reader().events() if event.type == "run.started/v1"]
+    assert b"+QUEUED = True" in root.store().read(begun[-1]["diff"]), "the code of the experiment, and not today's"
+    code.write_text(text)
     clone.dvc("exp", "run", "--queue", "--name", "third", "-S", "tokenizer.vocab_size=303", *SMALL[:4], "tokenizer")
     clone.dvc("queue", "start")  # workers of its own, which end when nothing is queued
     clone.worker_ends()
@@ -255,6 +263,19 @@ def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_pro
     assert clone.changes() == []
     shown = clone.dvc("exp", "show", "--csv")
     assert "301" in shown and "302" in shown and "303" in shown
+
+
+def test_the_code_of_another_checkout_is_refused(published: Checkout, tmp_path: Path) -> None:
+    """DVC would watch files that do not execute. The same files in another place are the same code."""
+    clone, installed = published.clone(tmp_path / "clone"), tmp_path / "installed"
+    for name in ("marin", "ledger", "conf", "requirements.lock"):
+        (shutil.copytree if (clone.folder / name).is_dir() else shutil.copy)(clone.folder / name, installed / name)
+    elsewhere = replace(clone, environment={**clone.environment, "PYTHONPATH": str(installed)})
+    command = (sys.executable, "-P", "-m", "marin.cli.main", "stage", "corpus")
+    assert "executed in" in elsewhere.run(*command)
+    with (clone.folder / "marin" / "pipeline" / "corpus.py").open("a") as code:
+        code.write("\nCHANGED = True\n")
+    assert "the code that is installed is not that of this checkout" in elsewhere.run(*command, status=2)
 
 
 @pytest.mark.long

@@ -189,7 +189,15 @@ def test_another_bit_is_found_by_step_and_tensor(
     assert "the same bits both times" in report.verdicts["training"].lines[1]
 
 
-@pytest.mark.parametrize("command", [["sample", "latest", "The"], ["train", "--continue", "latest", "--dry-run"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sample", "latest", "The"],
+        ["train", "--continue", "latest", "--dry-run"],
+        ["export", "latest", "--eval-bundle", "bundle"],
+        ["export", "latest", "--unlearning", "certificate"],
+    ],
+)
 def test_what_needs_a_recipe_says_that_a_loop_has_none(
     folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

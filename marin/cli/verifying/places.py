@@ -46,6 +46,14 @@ def run_address(text: str) -> RunAddress:
     return RunAddress(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
+def folder_of(text: str) -> Path | str:
+    """The folder or the address that shows what ``text`` names, ``index.html`` or a fragment at its end or not."""
+    if "://" not in text:
+        path = Path(text)
+        return path.parent if path.name == FRONT else path
+    return re.split(r"[?#]", text, maxsplit=1)[0].removesuffix(FRONT).rstrip("/")
+
+
 def _on_disk(text: str) -> RunAddress:
     """A path below a folder that was published, or is a site; anything else is a name."""
     path = Path(text).absolute()

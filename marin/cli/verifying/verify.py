@@ -18,7 +18,7 @@ from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
 from marin.cli.tables import print_table
-from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, run_address
+from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, folder_of, run_address
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -148,8 +148,9 @@ class VerifyOptions:
         "Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
         type=FOLDER,
     )
-    dossier: Path | None = option(
-        "DIR", "Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.", type=FOLDER
+    dossier: str | None = option(
+        "DIR",
+        "Judge every file and field of the dossier in DIR, a folder or an address, in the place of RUN: no root is needed.",
     )
     unlearning: Path | None = option(
         "FILE",
@@ -202,9 +203,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             )
         keys = [parse_vkey(key) for key in options.vkey]
         check_alone(ctx, "--dossier" if options.dossier is not None else "--unlearning")
-        finish_alone(
-            ctx, _judged_alone(options.dossier, options.unlearning, keys, options.policy), as_json=options.as_json
-        )
+        finish_alone(ctx, _judged_alone(options, keys), as_json=options.as_json)
     if not run:
         raise UsageError(
             "nothing to verify",
@@ -489,14 +488,12 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     return found
 
 
-def site_judge(place: str) -> Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] | None:
+def site_judge(place: str) -> Callable[..., Judgement] | None:
     """What judges the pages at ``place``, where these are a site, which has no log beside it."""
     storage = ledger.open_storage(place)
     if storage.exists(VKEY) or not any(map(storage.exists, OF_A_SITE)):
         return None
-    found: Callable[[ledger.Storage, Sequence[ledger.VerifierKey], str], Judgement] = plugins.load_plugin(
-        DOCUMENTS, "site", "a site"
-    )
+    found: Callable[..., Judgement] = plugins.load_plugin(DOCUMENTS, "site", "a site")
     return found
 
 
@@ -527,16 +524,13 @@ def check_alone(ctx: click.Context, what: str) -> None:
             )
 
 
-def _judged_alone(
-    dossier: Path | None, unlearning: Path | None, keys: Sequence[ledger.VerifierKey], policy: Path | None
-) -> Judgement:
+def _judged_alone(options: VerifyOptions, keys: Sequence[ledger.VerifierKey]) -> Judgement:
     from marin.record.trust.evidence import sources  # as above: not for --help
 
-    name = "dossier" if unlearning is None else "certificate"
-    judge: Callable[[Path | None, Sequence[ledger.VerifierKey], ledger.WitnessPolicy | None], Judgement] = (
-        plugins.load_plugin(DOCUMENTS, name, f"marin verify, a {name}")
-    )
-    return judge(dossier if unlearning is None else unlearning, keys, sources(policy).policy)
+    name = "certificate" if options.dossier is None else "dossier"
+    judge: Callable[..., Judgement] = plugins.load_plugin(DOCUMENTS, name, f"marin verify, a {name}")
+    place = options.unlearning if options.dossier is None else folder_of(options.dossier)
+    return judge(place, keys, sources(options.policy).policy)
 
 
 def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:

@@ -36,8 +36,9 @@ def write_bundle(root: Root, view: Run, values: Values) -> Iterator[Written]:
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
 
+    contract = view.recipe.arithmetic  # a loop of one's own has none, whatever is installed
     check_installed("--eval-bundle")
-    apply(view.recipe.arithmetic, Execution(devices=1))
+    apply(contract, Execution(devices=1))
     from marin.plugins.evaluation.bundle import write  # jax, after the contract is in force
 
     dest: Path = values["bundled"]

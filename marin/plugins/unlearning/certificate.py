@@ -90,15 +90,15 @@ def statement(history: History, checkpoint: LogCheckpoint, run: str) -> dict[str
             :func:`marin.plugins.unlearning.kinds.fork_pairs`.
     """
     view = load(history, run)
-    if view.is_loop or view.completed is None or "train" not in view.steps:
+    exclude = view.recipe.exclude
+    if view.completed is None or "train" not in view.steps:
         raise UsageError(
             "a run that has no training to certify",
             where=f"run {run}",
             expected="a complete run of the pipeline",
-            found="one's own loop" if view.is_loop else view.status,
+            found=view.status,
             cure="finish it first: `marin show RUN` says what is left",
         )
-    exclude = view.recipe.exclude
     if exclude is None:
         raise UsageError(
             "a run that has unlearned nothing",

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
+import ast
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import marin
 from marin.provenance import extras
+from marin.provenance.plugins import DISTRIBUTION
+
+BASE = {"google", "markupsafe", "ruamel", "yaml"}
+"""Modules that come with what is always installed, by other names than its distributions have."""
 
 
 def failing(name: str, error: ImportError) -> ImportError:
@@ -46,3 +55,17 @@ def test_an_import_that_fails_in_our_own_files_is_a_defect(monkeypatch: pytest.M
     monkeypatch.setattr(extras, "distribution", nothing)
     assert extras.not_installed(failing("marin.history", ImportError("cannot import name 'x'"))) is None
     assert extras.not_installed(failing("marin.history", ModuleNotFoundError("No module named 'y'", name="y"))) is None
+
+
+def test_every_package_that_our_files_import_is_always_there_or_belongs_to_an_extra() -> None:
+    """So that none of them is called a defect where it is not installed; MLPerf's logger has a line of its own."""
+    lines = [line for line in requires(DISTRIBUTION) or [] if "extra ==" not in line]
+    always = {re.split(r"[^a-z0-9-]", line.lower().replace("_", "-"))[0].replace("-", "_") for line in lines} | BASE
+    trees = [ast.parse(path.read_text("utf-8")) for path in Path(marin.__file__).parent.rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    foreign = {name.partition(".")[0] for name in named} - sys.stdlib_module_names - {"marin", "ledger"} - always
+    assert len(foreign) > 20
+    assert [name for name in sorted(foreign) if extras.extra_of(name) is None] == ["mlperf_logging"]
+    assert extras.extra_of("sqlalchemy") == "mlflow", "where mlflow-skinny stands in for mlflow"

@@ -49,7 +49,7 @@ def publish(
     Examples:
       marin publish latest --to site/
       marin publish latest --to gs://bucket/site --stated model-card.yaml
-      marin verify https://example.org/site/RUN --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin verify https://example.org/site/runs/RUN/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
     from marin.plugins.sharing.pages.publish import (
         needed_artifacts,
@@ -74,4 +74,4 @@ def publish(
         print_json({"run": view.run, **told, "page": done.page, "dossier": done.dossier, "log": done.size})
     else:
         where = address.rstrip("/") or "ADDRESS"
-        say(f"{dest}/{done.page}", f"verify it: marin verify {where}/{view.run} --vkey '{root.verifier}'")
+        say(f"{dest}/{done.page}", f"verify it: marin verify {where}/runs/{view.run}/ --vkey '{root.verifier}'")

@@ -7,17 +7,22 @@
 4. The attestations are signed by the same key and say what the events say; the model is the one that the run exported,
    and its signature holds under the key that the dossier brings.
 5. What the forms ask and nobody has stated is listed.
+
+A dossier at an address is copied first, by the names in its statement.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from ledger import Malformed, Tampered, VerifierKey, WitnessPolicy, describe_tree
+import ledger
+from ledger import Malformed, Storage, Tampered, VerifierKey, WitnessPolicy, describe_tree
 from marin.errors import UsageError
 from marin.export.envelope import envelope_of
 from marin.plugins.sharing.dossier.documents.eu import open_fields
@@ -50,25 +55,29 @@ QUESTIONS = ("files", "events", "fields", "model", "complete")
 _MOST = 64 << 20
 
 
-def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessPolicy | None = None) -> Judgement:
-    """The verdicts. ``trusted``: keys that the verifier named, or else the verifier's own and those of `marin trust`;
+def judge_dossier(place: Path | str, trusted: Sequence[VerifierKey], policy: WitnessPolicy | None = None) -> Judgement:
+    """The verdicts on the dossier in a folder, or at an address.
+
+    ``trusted``: keys that the verifier named, or else the verifier's own and those of `marin trust`;
     ``policy``: the verifier's witnesses, of `marin trust` where it is None. The log that the dossier is of is asked as well,
     where this command has it. What is ``Malformed`` or damaged in a dossier is a verdict and raises nothing.
 
     Raises:
         UsageError: there is no such dossier, or no key to judge it by.
     """
+    keys = trusted_keys(trusted, "a dossier")
+    if isinstance(place, str):
+        with copied(ledger.open_storage(place, readonly=True), "", keys) as copy:
+            return judge_dossier(copy, keys, policy)
+    folder = place
     if not (folder / ATTESTATION).is_file():
         raise UsageError(
             "not a dossier",
             where=str(folder),
             expected=f"a folder with {ATTESTATION}",
             found="none",
-            cure="copy the dossier to a folder, or verify its run at the address"
-            if folder.parts[0] in ("http:", "https:")
-            else "marin export RUN --dossier DIR writes one",
+            cure="marin export RUN --dossier DIR writes one",
         )
-    keys = trusted_keys(trusted, "a dossier")
     verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))
     found: dict[str, Any] = {}
 
@@ -112,6 +121,25 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessP
     elif "said" in found and "proven" not in found:
         ask("events", events)  # what can still be said beside an altered file
     return Judgement(str(found["said"].said.get("run", "")) if "said" in found else "", verdicts)
+
+
+@contextmanager
+def copied(storage: Storage, name: str, keys: Sequence[VerifierKey]) -> Iterator[Path]:
+    """A copy of the dossier below ``name``: what one of ``keys`` signed, and what else can be seen there.
+
+    Raises:
+        NotFound: a file is missing.
+    """
+    with TemporaryDirectory(prefix="marin-dossier-") as base:
+        files = [ATTESTATION]
+        with suppress(Malformed):  # then the statement is judged alone
+            files += attested(storage.read(name + ATTESTATION), keys, PREDICATE).files
+            with suppress(ledger.Unavailable):
+                files += [path.removeprefix(name) for path in storage.list(name)]
+        for path in dict.fromkeys(files):
+            (Path(base) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(base) / path).write_bytes(storage.read(name + path))
+        yield Path(base)
 
 
 def _read(folder: Path, name: str) -> bytes:

@@ -14,21 +14,17 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ledger import KEY_TYPES, LedgerError, LogReader, NotFound, Storage, Unavailable, VerifierKey, digest_bytes
 from marin.history.runs import load
-from marin.plugins.sharing.dossier.judge import judge_dossier
-from marin.plugins.sharing.dossier.layout import ATTESTATION
-from marin.plugins.sharing.dossier.layout import PREDICATE as OF_A_DOSSIER
+from marin.plugins.sharing.dossier.judge import copied, judge_dossier
 from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import OF_ALL, front_of, outputs_of, pages_of_publication
 from marin.plugins.sharing.pages.site import Drawing, pages, path_of_output
 from marin.plugins.sharing.pages.statement import NOBODY, Published, SignedPage, Statement, drawer, read_statement
 from marin.process.text import several
 from marin.provenance.extras import not_installed
-from marin.record.attestation import PAGES, attested
+from marin.record.attestation import PAGES
 from marin.record.root import LedgerHistory, Root
 from marin.reporting.lineage.samples import Inspector
 from marin.verify.alone.judgement import Judgement, root_here, trusted_keys
@@ -312,24 +308,15 @@ def _dossier_of(page: str) -> str:
 
 def _look_at_dossier(storage: Storage, name: str, keys: Sequence[VerifierKey], looked: Looked) -> None:
     """The dossier, judged as `marin verify --dossier` does, but for what nobody has stated yet."""
-    with TemporaryDirectory(prefix="marin-dossier-") as base:
-        folder = Path(base)
-        try:
-            first = storage.read(f"{name}/{ATTESTATION}")
-            files = [*attested(first, keys, OF_A_DOSSIER, where=f"{name}/{ATTESTATION}").files, ATTESTATION]
-            with suppress(Unavailable):
-                files += [path.removeprefix(f"{name}/") for path in storage.list(f"{name}/")]
-            for path in dict.fromkeys(files):
-                data = storage.read(f"{name}/{path}")
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(data)
+    try:
+        with copied(storage, f"{name}/", keys) as folder:
             found = judge_dossier(folder, keys)
-        except NotFound as error:
-            looked.missing.append(f"{name}: {error}")
-            return
-        except LedgerError as error:
-            looked.wrong.append(f"{name}: {error}")
-            return
+    except NotFound as error:
+        looked.missing.append(f"{name}: {error}")
+        return
+    except LedgerError as error:
+        looked.wrong.append(f"{name}: {error}")
+        return
     verdicts = [verdict for question, verdict in found.verdicts.items() if question != "complete"]
     bad = next((verdict for verdict in verdicts if verdict.outcome not in ("PASS", "PARTIAL")), None)
     if bad is None:

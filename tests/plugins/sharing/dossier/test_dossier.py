@@ -468,11 +468,6 @@ def test_what_lies_among_the_proofs(root: Root, tmp_path: Path, what: str) -> No
     assert judge(root, folder).verdicts["events"].outcome == "FAIL"
 
 
-def test_an_address_of_a_dossier_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UsageError, match=r"not a dossier.*copy the dossier to a folder, or verify its run"):
-        judge_dossier(Path("https://example.org/dossier"), [])
-
-
 def test_a_strangers_key_proves_nothing(
     root: Root, dossier: Path, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

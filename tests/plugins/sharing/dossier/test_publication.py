@@ -67,6 +67,28 @@ def test_a_published_run_is_read_over_http_by_a_stranger(root: Root, site: Path,
     assert f"marin verify {address}/runs/{RUN}/ --vkey" in page and "a verification reads" in page
 
 
+def test_a_dossier_is_judged_at_its_address(
+    root: Root, site: Path, address: str, capsysbinary: Any, monkeypatch: Any, tmp_path: Path
+) -> None:
+    """As a browser shows it, by who has the address and the key; a changed digit is found there as in a folder."""
+    sent(root, site)
+    done = publish_pages(root, load(root.history(), RUN), open_storage(site))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MARIN_ROOT", raising=False)
+    there = f"{address}/{done.dossier}"
+    for place in (there, f"{there}/", f"{there}/index.html#numbers", str(site / done.dossier / "index.html")):
+        assert main.run(["verify", "--dossier", place, "--vkey", str(root.verifier)]) == 4, (
+            "the provider stated nothing"
+        )
+        said = capsysbinary.readouterr().out.decode()
+        assert re.findall(r"^(\w+) +PASS", said, re.M) == ["files", "events", "fields", "model"], place
+    card = site / done.dossier / "README.md"
+    card.write_text(re.sub(r"\d", lambda digit: str((int(digit[0]) + 1) % 10), card.read_text(), count=1))
+    assert main.run(["verify", "--dossier", there, "--vkey", str(root.verifier)]) == 1
+    assert re.search(r"^files +FAIL.*README\.md", capsysbinary.readouterr().out.decode(), re.M)
+    assert main.run(["verify", "--dossier", f"{address}/nowhere", "--vkey", str(root.verifier)]) == 3
+
+
 def test_verify_takes_the_address(root: Root, site: Path, address: str, capsysbinary: Any, monkeypatch: Any) -> None:
     sent(root, site)
     publish_pages(root, load(root.history(), RUN), open_storage(site))

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger import LedgerError, Store
+from ledger import LedgerError, Store, parse_time
 from marin.errors import MissingEvidence
 from marin.history.catalog import twin_of
 from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.history.table.machine import rewards
+from marin.history.table.sweeps import called_in_sweep
+from marin.history.table.underway import underway
 from marin.provenance.plugins import named
 from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
@@ -78,7 +80,15 @@ def _beside(root: Root, run: Run) -> Beside:
     history = root.history()
     wrong = contradiction(history, run.run)
     age = followed(history, run, history.written.is_mine)
-    found = replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
+    far = underway(history, run, parse_time(run.started.time))  # by the log alone: a page has no clock
+    found = replace(
+        read_sample(run, root.store()),
+        twin=twin_of(root, run),
+        wrong=wrong,
+        followed=age,
+        name=called_in_sweep(history, run),
+        underway=[row for row in far.fields if row[0] != "train loss"] if far is not None else (),
+    )
     drawn = () if wrong or not run.segments else _drawn(root.store(), run)
     return replace(found, rewards=rewards(history, run.run), drawn=drawn) if drawn else found
 

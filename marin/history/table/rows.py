@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
+from marin.history.table.beside import BITS
+from marin.history.table.machine import SPEED
 from marin.history.table.varied import KeyDifferences, flat, short_value, varied
 
 Value = int | float | str | None
@@ -30,6 +32,8 @@ NUMBERS = {
     LAST: "train.loss_last",
     "train_loss": "train.loss_last",
     "tokens": "train.tokens",
+    "tokens/s": SPEED,
+    "bits per byte": BITS,
 }
 """Numbers that tables know by a word of their own."""
 _NEAR = 3

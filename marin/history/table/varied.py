@@ -41,6 +41,16 @@ class KeyDifferences:
         """The keys that somebody chose; a seed is not a choice."""
         return tuple(key for key in self.keys if key != SEED)
 
+    @property
+    def repeated(self) -> frozenset[str]:
+        """Keys that some runs lack, and that part the runs as a key does that all have: a column of them says nothing new."""
+        parted: dict[tuple[int, ...], list[str]] = {}
+        for key in self.keys:
+            values = [each[key] for each in self.values.values()]
+            parted.setdefault(tuple(values.index(value) for value in values), []).append(key)
+        whole = {key for key in self.keys if all(each[key] for each in self.values.values())}
+        return frozenset(key for keys in parted.values() if whole & set(keys) for key in keys if key not in whole)
+
 
 def flat(recipe: Mapping[str, object]) -> dict[str, str]:
     """A recorded recipe as keys joined by dots and values as people write them, and the names of its sections."""

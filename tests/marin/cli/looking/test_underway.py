@@ -102,7 +102,7 @@ def test_a_training_says_how_far_it_is_and_how_long_it_takes(training: str) -> N
     assert (found.step, found.done, found.total, found.train_loss) == ("train", 4, 12, 6.5)
     assert (found.speed, found.left, found.silent) == (400.0, 16.0, False), "the first lap has compilation in it"
     assert found.line == "train 4 of 12, 16 s left"
-    assert found.sign_in_words(at(35)) == "last sign 2026-11-01 12:00:30 UTC, 5 s ago"
+    assert found.sign_in_words(at(35)) == "train, last sign 2026-11-01 12:00:30 UTC, 5 s ago"
     assert machine_numbers(open_root().history(), RUN) == {"tokens_per_second": 400.0}
 
 

@@ -19,7 +19,7 @@ from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.run import Run
 from marin.history.runs import load
-from marin.history.table.beside import BITS, numbers_beside
+from marin.history.table.beside import BITS, LAST_LOSS, numbers_beside
 from marin.history.table.machine import SPEED, rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.query import chosen, conditions, in_order
@@ -39,8 +39,8 @@ SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "s
 """Keys that differ and have a column without that."""
 FOLLOWED = 20
 """So many open runs are looked at closely, the newest."""
-MOST = 6
-"""So many keys that differ have a column; the others are named below the table."""
+MOST, NAMED = 6, 8
+"""So many keys that differ have a column; of the others so many are named below the table."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,8 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
         expendable=expendable,
     )
     if rest and rows:
-        say(f"these keys differ too, --columns shows them: {', '.join(rest)}", err=True)
+        more = f" and {len(rest) - NAMED} more (`marin ls --json` has all)" if len(rest) > NAMED else ""
+        say(f"these keys differ too, --columns shows them: {', '.join(rest[:NAMED])}{more}", err=True)
     if listing.limit and count > listing.limit:
         say(f"the {'newest' if listing.sort is None else 'first'} {listing.limit} of {count}; -n 0 for all", err=True)
 
@@ -235,12 +236,12 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     differing = among.varied_columns(found, taken=COLUMNS)
     more = [column for column in differing if column.name not in SHOWN_ALREADY]
     telling = [column for column in more if column.name not in found.repeated]
-    shown = [*telling[: MOST - 1], telling[-1]] if len(telling) > MOST else telling  # the last one is the seed
+    shown = telling if len(telling) <= MOST else [*telling[: MOST - 1], telling[-1]]  # the last one is the seed
     place = COLUMNS.index("loss")
     if any(row.own[REWARDED] for row in rows):
         own.insert(place, table.column(REWARDED, where="--columns"))
     if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
-        more.append(table.column("train loss", where="--columns"))
+        shown.append(table.column("train loss", where="--columns"))
     alike = [
         name
         for key, name in {"trainer.num_steps": "steps", "dataset": "dataset", "model": "model"}.items()
@@ -293,7 +294,7 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "steps": run.num_steps,
         "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
-        "train loss": _number(metrics.get("train.loss_last")),
+        "train loss": _number(metrics.get(LAST_LOSS, metrics.get("loop.loss_last"))),
         REWARDED: "",
         "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
@@ -302,7 +303,8 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
         "description": run.labels.description,
     }
-    return Row(run.run, recipe, metrics, run.labels.tags, own, {"started": run.started})
+    told = {LAST_LOSS: metrics["loop.loss_last"]} if "loop.loss_last" in metrics else {}
+    return Row(run.run, recipe, {**told, **metrics}, run.labels.tags, own, {"started": run.started})
 
 
 def _moment(time: str) -> str:

@@ -13,14 +13,17 @@ from marin.history.table.evaluations import recorded_evaluations
 from marin.history.table.machine import machine_numbers
 from marin.kinds.families.measured import EvaluationRecorded
 
+LAST_LOSS = "train.loss_last"
 SECONDS, COST = "seconds", "core_hours"
 BITS = "evaluate.bits_per_byte"
 
 
 def numbers_beside(history: History, run: Run) -> dict[str, float]:
-    """All of them by name: ``TASK.METRIC`` and ``SET.loss``, :data:`BITS`, :data:`SECONDS` and :data:`COST` of what was executed,
+    """All of them by name: ``TASK.METRIC`` and ``SET.loss``, :data:`LAST_LOSS` of a loop of one's own, :data:`BITS`, :data:`SECONDS` and :data:`COST` of what was executed,
     and what machines measured (:mod:`marin.history.table.machine`)."""
     found = {**_evaluated(history, run.run), **machine_numbers(history, run.run)}
+    if (lost := run.metrics.get("loop.loss_last")) is not None:
+        found[LAST_LOSS] = lost
     if BITS not in run.metrics and (bits := run.bits_per_byte) is not None:
         found[BITS] = bits
     if executed := [step.seconds for step in run.steps.values() if not step.cached]:

@@ -43,13 +43,10 @@ class KeyDifferences:
 
     @property
     def repeated(self) -> frozenset[str]:
-        """Keys that some runs lack, and that part the runs as a key does that all have: a column of them says nothing new."""
-        parted: dict[tuple[int, ...], list[str]] = {}
-        for key in self.keys:
-            values = [each[key] for each in self.values.values()]
-            parted.setdefault(tuple(values.index(value) for value in values), []).append(key)
-        whole = {key for key in self.keys if all(each[key] for each in self.values.values())}
-        return frozenset(key for keys in parted.values() if whole & set(keys) for key in keys if key not in whole)
+        """Keys that have one value or none, where another key tells which: a column of them says nothing new."""
+        told = {key for key in self.keys if len({each[key] for each in self.values.values()} - {""}) > 1}
+        rest = [key for key in self.keys if key not in told]
+        return frozenset(key for key in rest if any(_decides(one, key, self.values) for one in told))
 
 
 def flat(recipe: Mapping[str, object]) -> dict[str, str]:

@@ -116,11 +116,14 @@ def test_a_sweep_is_read_from_one_command(marin: Marin, sweep: str) -> None:
     at = lines.index(next(line for line in lines if line.startswith("learning_rate")))
     assert re.split(r"  +", lines[at]) == ["learning_rate", "seeds", "loss", "train loss", "train loss by step"]
     assert [re.split(r"  +", line)[:4] for line in lines[at + 1 : at + 4]] == [
-        ["0.003", "1, 2", "3.45 ± 0.071", "3.7 ± 0.071"],
+        ["0.003", "1, 2", "3.4500 ± 0.071", "3.7000 ± 0.071"],
         ["0.006", "1, 2", "3.125 ± 0.11", "3.375 ± 0.11"],
-        ["0.02", "1, 2", "3.275 ± 0.035", "3.525 ± 0.035"],
+        ["0.02", "1, 2", "3.2750 ± 0.035", "3.5250 ± 0.035"],
     ]
     told = "\n".join(lines)
+    assert (
+        "loss is least at learning_rate=0.006: 3.125 ± 0.11; greatest at learning_rate=0.003: 3.4500 ± 0.071" in lines
+    )
     assert "against learning_rate=0.003, exploratory: nothing of this was registered before the runs" in told
     assert re.search(r"loss +learning_rate=0\.006 +-0\.325 ", told)
     assert "note: 2 pairs of seeds can give no p below 0.5, however great the difference" in told

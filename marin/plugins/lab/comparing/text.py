@@ -93,9 +93,10 @@ def ends(found: Compared) -> str:
     """Where the first number is least and where greatest, of what can be compared; "" where there is nothing to order."""
     metric = found.metrics[0]
     told = [one for one in found.groups if metric in one.summaries and not one.beside.get(metric)]
-    if len(told) < 2:
+    means = sorted({one.summaries[metric].mean: one for one in told}.items())
+    if len(means) < 2:
         return ""
-    least, *_, greatest = sorted(told, key=lambda one: one.summaries[metric].mean)
+    (_, least), *_, (_, greatest) = means
     lowest, highest = (f"{one.name}: {cell(one, metric)}" for one in (least, greatest))
     return f"{called(metric)} is least at {lowest}; greatest at {highest}"
 

@@ -32,13 +32,11 @@ from ledger import Draft, LedgerError, StateManifest, canonical_digest, describe
 from marin.errors import UsageError
 from marin.history.projection.text import LOSS
 from marin.history.run import new_id
-from marin.history.table.machine import PREFIX, SPEED
 from marin.loops.tensors import arrays, batch_digest
 from marin.provenance import environment
 from marin.provenance.code import Provenance, code_folder, lock_digest, provenance
 from marin.record import events
 from marin.record.events import LOOP, HexFloat, LoopSegment, Output
-from marin.record.meter import Meter
 from marin.record.root import Root, open_root
 from marin.work.recorded import Attempt, StoredResult
 
@@ -78,7 +76,6 @@ class Loop(AbstractContextManager["Loop"]):
         """By name: the greatest step that it was logged for, and what was logged of it last."""
         self._losses: list[tuple[int, HexFloat]] = []
         self._waiting: _Waiting | None = None
-        self._meter = Meter()
         told = {**recipe, LOOP: {"name": name, "tags": dict(tags), "command": shlex.join(_command())}}
         source = _provenance()
         self._identity = canonical_digest({"recipe": _canonical(told), "code": source.tree, "run": self.id})
@@ -271,10 +268,6 @@ class Loop(AbstractContextManager["Loop"]):
                 manifest=stored,
             )
             batch.append(self._attempt.draft(events.LOOP_SEGMENT, segment))
-        if waiting.losses and waiting.end is not None:
-            for key, value in self._meter.lap(len(waiting.losses), 0).items():
-                if key != f"{PREFIX}{SPEED}":  # how many tokens they were, the loop alone knows
-                    waiting.series.setdefault(key, ([waiting.end - 1], [value.hex()]))
         if waiting.series:
             series = [
                 events.Series(key=key, steps=told, values=values) for key, (told, values) in waiting.series.items()

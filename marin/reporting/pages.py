@@ -15,7 +15,7 @@ from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.history.table.machine import rewards
 from marin.history.table.sweeps import called_in_sweep
-from marin.history.table.underway import underway
+from marin.history.table.underway import Underway, underway
 from marin.provenance.plugins import named
 from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
@@ -87,10 +87,20 @@ def _beside(root: Root, run: Run) -> Beside:
         wrong=wrong,
         followed=age,
         name=called_in_sweep(history, run),
-        underway=[row for row in far.fields if row[0] != "train loss"] if far is not None else (),
+        underway=_cards_of(far) if far is not None else (),
     )
     drawn = () if wrong or not run.segments else _drawn(root.store(), run)
     return replace(found, rewards=rewards(history, run.run), drawn=drawn) if drawn else found
+
+
+def _cards_of(far: Underway) -> list[tuple[str, str]]:
+    """How far an open run has come; its train loss is a card of every run."""
+    told = [
+        ("state", f"open: {far.step or 'between two steps'}"),
+        ("last sign", f"{far.sign:%Y-%m-%d %H:%M:%S} UTC"),
+        *far.fields,
+    ]
+    return [row for row in told if row[0] != "train loss"]
 
 
 def _drawn(store: Store, run: Run) -> Sequence[tuple[str, Sequence[tuple[str, str, str]]]]:

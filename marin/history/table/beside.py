@@ -19,8 +19,8 @@ BITS = "evaluate.bits_per_byte"
 
 
 def numbers_beside(history: History, run: Run) -> dict[str, float]:
-    """All of them by name: ``TASK.METRIC`` and ``SET.loss``, :data:`LAST_LOSS` of a loop of one's own, :data:`BITS`, :data:`SECONDS` and :data:`COST` of what was executed,
-    and what machines measured (:mod:`marin.history.table.machine`)."""
+    """All of them by name: ``TASK.METRIC`` and ``SET.loss``, :data:`LAST_LOSS` of a loop of one's own, :data:`BITS`,
+    :data:`SECONDS` and :data:`COST` of what was executed, and what machines measured (:mod:`marin.history.table.machine`)."""
     found = {**_evaluated(history, run.run), **machine_numbers(history, run.run)}
     if (lost := run.metrics.get("loop.loss_last")) is not None:
         found[LAST_LOSS] = lost

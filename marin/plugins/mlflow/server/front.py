@@ -24,6 +24,7 @@ from marin.plugins.mlflow.server.gate import Application, Receive, Scope, Send
 
 COLUMNS = {
     "metrics.`evaluate.loss`": 100,
+    "metrics.`loop.loss_last`": 100,
     "tags.`marin.verified`": 150,
     "metrics.`evaluate.perplexity`": 142,
     "tags.`marin.model`": 100,

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from ledger.authors.enrolment import (
-    APPEND,
-    AUTHORS_STREAM,
-    ENROL,
-    Enrolment,
-    Revocation,
-    check_author_name,
-    enrolled_id,
-    enrolment_text,
-    revocation_text,
-    revoked_id,
-)
+from ledger.authors import enrolment
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, Draft
 from ledger.format.note import Signer, VerifierKey
 
@@ -28,9 +17,9 @@ def enrol_author(
     Raises:
         Refused: the name cannot be an author's.
     """
-    check_author_name(vkey.name)
-    may = (APPEND, ENROL) if may_enrol else (APPEND,)
-    text = enrolment_text(origin, Enrolment(vkey, signer.verifier, may, certificate))
+    enrolment.check_author_name(vkey.name)
+    may = (enrolment.APPEND, enrolment.ENROL) if may_enrol else (enrolment.APPEND,)
+    text = enrolment.enrolment_text(origin, enrolment.Enrolment(vkey, signer.verifier, may, certificate))
     body = {
         "by": str(signer.verifier),
         "certificate": base64.b64encode(certificate).decode(),
@@ -38,11 +27,11 @@ def enrol_author(
         "signature": base64.b64encode(signer.sign(text)).decode(),
         "vkey": str(vkey),
     }
-    return Draft(AUTHOR_ENROLLED, AUTHORS_STREAM, body, id=enrolled_id(vkey.name))
+    return Draft(AUTHOR_ENROLLED, enrolment.AUTHORS_STREAM, body, id=enrolment.enrolled_id(vkey.name))
 
 
 def revoke_author(origin: str, signer: Signer, vkey: VerifierKey) -> Draft:
     """The event by which ``signer`` ends what this author may write in the log ``origin``."""
-    text = revocation_text(origin, Revocation(vkey, signer.verifier))
+    text = enrolment.revocation_text(origin, enrolment.Revocation(vkey, signer.verifier))
     body = {"by": str(signer.verifier), "signature": base64.b64encode(signer.sign(text)).decode(), "vkey": str(vkey)}
-    return Draft(AUTHOR_REVOKED, AUTHORS_STREAM, body, id=revoked_id(vkey.name))
+    return Draft(AUTHOR_REVOKED, enrolment.AUTHORS_STREAM, body, id=enrolment.revoked_id(vkey.name))

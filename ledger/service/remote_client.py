@@ -19,17 +19,8 @@ from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFail
 from ledger.format.event import Draft
 from ledger.format.note import Signer
 from ledger.log.batch import Receipt
+from ledger.service import wire
 from ledger.service.tls import client_context, peer_certificate
-from ledger.service.wire import (
-    MAX_PIECE,
-    FrameSocket,
-    decode_done,
-    decode_receipts,
-    decode_text,
-    encode_drafts,
-    encode_storage_request,
-    whole_exchange,
-)
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 from ledger.storage.ranges import open_by_ranges
@@ -58,12 +49,12 @@ class RemoteClient:
         except OSError as error:
             plain.close()
             raise self._refused(error) from error
-        self._frames = FrameSocket(connection)
+        self._frames = wire.FrameSocket(connection)
         try:
             if peer_certificate(connection) != certificate:
                 raise Unverified("the service at this address has another key", where=self._address)
             connection.settimeout(_ANSWER_SECONDS)
-            self.origin = decode_text(self._received(), "origin")
+            self.origin = wire.decode_text(self._received(), "origin")
         except OSError as error:
             self.close()
             raise self._refused(error) from error
@@ -86,11 +77,11 @@ class RemoteClient:
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches, one after another, each with its own outcome."""
-        return [self._outcome(self.exchange(encode_drafts(drafts))) for drafts in requests]
+        return [self._outcome(self.exchange(wire.encode_drafts(drafts))) for drafts in requests]
 
     def _outcome(self, frame: bytes) -> list[Receipt] | LedgerError:
         try:
-            return decode_receipts(frame)
+            return wire.decode_receipts(frame)
         except Malformed as error:
             raise Unavailable("the service answered in another language", found=str(error)) from error
         except LedgerError as error:
@@ -102,7 +93,7 @@ class RemoteClient:
         Raises:
             Malformed: the answer is nothing of this kind.
         """
-        answer = decode_done(self.exchange(encode_storage_request(list(asked)), pieces))
+        answer = wire.decode_done(self.exchange(wire.encode_storage_request(list(asked)), pieces))
         try:
             return msgspec.convert(answer, kind)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -125,7 +116,7 @@ class RemoteClient:
             return self._received()
 
     def _whole(self) -> AbstractContextManager[None]:
-        return whole_exchange(self.close, self._gone, ends=(Malformed, StorageFailed))
+        return wire.whole_exchange(self.close, self._gone, ends=(Malformed, StorageFailed))
 
     def _received(self) -> bytes:
         try:
@@ -195,16 +186,16 @@ class RemoteStorage:
     def read(self, name: str) -> bytes:
         found = bytearray()
         while True:
-            piece = self.read_range(name, len(found), MAX_PIECE)
+            piece = self.read_range(name, len(found), wire.MAX_PIECE)
             found += piece
-            if len(piece) < MAX_PIECE:
+            if len(piece) < wire.MAX_PIECE:
                 return bytes(found)
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
         check_name(name)
         found = bytearray()
         while length > len(found):
-            wanted = min(MAX_PIECE, length - len(found))
+            wanted = min(wire.MAX_PIECE, length - len(found))
             piece = self._piece(name, start + len(found), wanted)
             found += piece
             if len(piece) < wanted:
@@ -269,7 +260,7 @@ class RemoteStorage:
         size = path.stat().st_size
         if self.exists(name) and self.size(name) == size:  # it was checked when it came there
             return
-        count = -(-size // MAX_PIECE)
+        count = -(-size // wire.MAX_PIECE)
         self._do(lambda client: client.ask("ensure", check_name(name), count, pieces=_pieces(path, count)))
 
     def arrived(self, name: str, content: bytes | Path) -> bool:
@@ -294,7 +285,7 @@ class RemoteStorage:
         self._refuse(name)
 
     def _put(self, how: str, name: str, data: bytes) -> None:
-        pieces = [data[at : at + MAX_PIECE] for at in range(0, len(data), MAX_PIECE)]
+        pieces = [data[at : at + wire.MAX_PIECE] for at in range(0, len(data), wire.MAX_PIECE)]
         self._do(lambda client: client.ask(how, check_name(name), len(pieces), pieces=pieces))
 
     def _do(self, act: Callable[[RemoteClient], Any]) -> Any:
@@ -334,6 +325,6 @@ def _pieces(path: Path, count: int) -> Iterator[bytes]:
     try:
         with open(path, "rb") as stream:
             for _ in range(count):
-                yield stream.read(MAX_PIECE)
+                yield stream.read(wire.MAX_PIECE)
     except OSError as error:  # of this machine: the service did not go away
         raise storage_failed("a file cannot be read", str(path), error) from error

@@ -29,19 +29,10 @@ from ledger.authors.statement import read_signed
 from ledger.errors import LedgerError, Refused, Tampered, Unavailable, Unverified
 from ledger.format.event import AUTHOR_TYPES, Draft
 from ledger.format.note import Signer
+from ledger.service import wire
 from ledger.service.lobby import Door, Lobby
 from ledger.service.server import GroupCommit
 from ledger.service.tls import peer_certificate, server_context
-from ledger.service.wire import (
-    MAX_PIECE,
-    FrameSocket,
-    decode_drafts,
-    decode_storage_request,
-    encode_done,
-    encode_error,
-    encode_member,
-    encode_receipts,
-)
 from ledger.storage.port import Storage, check_name, check_prefix
 from ledger.store.blobs.hashing import hash_file
 from ledger.store.layout import BLOBS, LEASES, PARTS, STORE, TREES, digest_of
@@ -111,25 +102,25 @@ class RemoteService(AbstractContextManager["RemoteService"]):
         connection.do_handshake()
         shown = peer_certificate(connection)
         connection.settimeout(self._patience_seconds)
-        with closing(FrameSocket(connection)) as frames:
+        with closing(wire.FrameSocket(connection)) as frames:
             self._greet(frames, connection)
             self._answer(frames, shown)
 
-    def _greet(self, frames: FrameSocket, connection: ssl.SSLSocket) -> None:
+    def _greet(self, frames: wire.FrameSocket, connection: ssl.SSLSocket) -> None:
         if not self._lobby.admit(connection):
             full = Unavailable("the service has as many clients as it takes", cure="close some, or try again later")
-            frames.send(encode_error(full))
+            frames.send(wire.encode_error(full))
             raise full
-        frames.send(encode_member("origin", self._served.origin))
+        frames.send(wire.encode_member("origin", self._served.origin))
 
-    def _answer(self, frames: FrameSocket, shown: bytes) -> None:
+    def _answer(self, frames: wire.FrameSocket, shown: bytes) -> None:
         while not self._door.closing.is_set() and (frame := frames.receive()) is not None:
             try:
                 author = self._known(shown)
-                asked = decode_storage_request(frame)
+                asked = wire.decode_storage_request(frame)
                 answer = self._appended(author, frame) if asked is None else self._stored(frames, asked)
             except LedgerError as error:
-                answer = [encode_error(error)]
+                answer = [wire.encode_error(error)]
             frames.send(*answer)
 
     def _known(self, shown: bytes) -> Author:
@@ -145,23 +136,25 @@ class RemoteService(AbstractContextManager["RemoteService"]):
         )
 
     def _appended(self, author: Author, frame: bytes) -> list[bytes]:
-        drafts = decode_drafts(frame)
+        drafts = wire.decode_drafts(frame)
         check_all_signed(self._served.origin, author, drafts)
-        return [encode_receipts(self._committer.submit(drafts).result())]
+        return [wire.encode_receipts(self._committer.submit(drafts).result())]
 
-    def _stored(self, frames: FrameSocket, asked: list[Any]) -> list[bytes]:
+    def _stored(self, frames: wire.FrameSocket, asked: list[Any]) -> list[bytes]:
         storage = self._served.storage
         match asked:
-            case ["range", str(name), int(start), int(length)] if start >= 0 and 0 <= length <= MAX_PIECE:
-                return [encode_done(None), storage.read_range(_readable(name), start, length)]
+            case ["range", str(name), int(start), int(length)] if start >= 0 and 0 <= length <= wire.MAX_PIECE:
+                return [wire.encode_done(None), storage.read_range(_readable(name), start, length)]
             case ["size", str(name)]:
-                return [encode_done(storage.size(_readable(name)))]
+                return [wire.encode_done(storage.size(_readable(name)))]
             case ["exists", str(name)]:
-                return [encode_done(storage.exists(_readable(name)))]
+                return [wire.encode_done(storage.exists(_readable(name)))]
             case ["list", str(prefix)]:
-                return [encode_done(list(_some(storage.list(_listable(prefix)))))]
+                return [wire.encode_done(list(_some(storage.list(_listable(prefix)))))]
             case ["details", str(prefix)]:
-                return [encode_done([[d.name, d.size, d.modified] for d in _some(storage.details(_listable(prefix)))])]
+                return [
+                    wire.encode_done([[d.name, d.size, d.modified] for d in _some(storage.details(_listable(prefix)))])
+                ]
             case ["ensure" | "create" as how, str(name), int(pieces)]:
                 if not 0 <= pieces <= _MOST_PIECES:
                     raise OSError(f"{pieces} pieces")  # nobody reads so far, so the connection ends
@@ -171,13 +164,13 @@ class RemoteService(AbstractContextManager["RemoteService"]):
                     file.flush()
                     file.seek(0)
                     self._put(how, check_name(name), file)
-                return [encode_done(None)]
+                return [wire.encode_done(None)]
             case ["remove", str(name)] if check_name(name).startswith(LEASES):
                 storage.remove(name)
-                return [encode_done(None)]
+                return [wire.encode_done(None)]
             case ["renew", str(name), str(text)] if check_name(name).startswith(LEASES) and len(text) <= _MOST_LEASE:
                 storage.replace(name, text.encode())
-                return [encode_done(None)]
+                return [wire.encode_done(None)]
         raise Refused(
             "an author may not do this to a root that is served",
             where=repr(asked)[:120],
@@ -192,7 +185,7 @@ class RemoteService(AbstractContextManager["RemoteService"]):
             return
         check_content(name, file)
         file.seek(0)
-        if how == "create" or size <= MAX_PIECE:
+        if how == "create" or size <= wire.MAX_PIECE:
             write = self._served.storage.create if how == "create" else self._served.storage.ensure
             write(name, file.read())
         else:
@@ -230,7 +223,7 @@ def check_content(name: str, file: BinaryIO) -> None:
     elif name.startswith(TREES):
         expected, found = digest_of(name, TREES), f"sha256:{hashlib.sha256(file.read()).hexdigest()}"
     elif name.startswith(PARTS):
-        parts = PartHashes.parse(file.read(MAX_PIECE), where=name)
+        parts = PartHashes.parse(file.read(wire.MAX_PIECE), where=name)
         expected, found = digest_of(name, PARTS), parts.digest if parts.certified else "another root"
     else:
         raise Refused(

@@ -10,14 +10,7 @@ import click
 import msgspec
 
 from ledger import NotFound
-from marin.cli.looking.find import (
-    print_results_of_graph,
-    run_of_pointer,
-    show_digest,
-    show_number,
-    show_pointer,
-    show_step,
-)
+from marin.cli.looking import find
 from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
@@ -96,26 +89,26 @@ def show(options: ShowOptions) -> None:
             cure="see `marin show --help`",
         )
     if options.number is not None:
-        show_number(root, options.number, as_json=options.as_json)
+        find.show_number(root, options.number, as_json=options.as_json)
     elif options.name.startswith("sha256:") or (
         options.name not in _runs(root) and known_digest(root, options.name) is not None
     ):
-        show_digest(root, options.name, as_json=options.as_json)
+        find.show_digest(root, options.name, as_json=options.as_json)
     elif options.name.endswith(".json") and Path(options.name).is_file() and options.summary:
-        view = runs.load(root.history(), run_of_pointer(root, Path(options.name)))
+        view = runs.load(root.history(), find.run_of_pointer(root, Path(options.name)))
         print_summary(view, root.reader().checkpoint(), twin_of(root, view), root.history(), named=True)
     elif options.name.endswith(".json") and Path(options.name).is_file():
-        show_pointer(root, Path(options.name), as_json=options.as_json)
+        find.show_pointer(root, Path(options.name), as_json=options.as_json)
     elif options.name.isdigit() or options.name.startswith(EVENT_PREFIX):
         _show_event(root, options.name, as_json=options.as_json)
     elif "/" in options.name:
-        show_step(root, options.name, as_json=options.as_json)
+        find.show_step(root, options.name, as_json=options.as_json)
     else:
         with open_catalog(root) as catalog:
             graph = [] if options.name in catalog.run_ids() else catalog.results(options.name)
             run = "" if graph else catalog.resolve(options.name)
         if graph:
-            print_results_of_graph(root, options.name, graph, as_json=options.as_json)
+            find.print_results_of_graph(root, options.name, graph, as_json=options.as_json)
             return
         view = runs.load(root.history(), run)
         if options.step is not None:

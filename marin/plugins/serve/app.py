@@ -22,21 +22,10 @@ from starlette.routing import Route
 
 from marin.data.template import OWN, ChatTemplate
 from marin.evaluation.subject import Subject
+from marin.plugins.serve import wire
 from marin.plugins.serve.answers import Answer, Question, question
 from marin.plugins.serve.chat import content_form
 from marin.plugins.serve.engine import Engine, Job, SequenceUpdate
-from marin.plugins.serve.wire import (
-    MOST_BODY,
-    MOST_SEQUENCES,
-    Chat,
-    Completion,
-    ContentForm,
-    Refused,
-    prompts_of,
-    read_request,
-    seed_of,
-    stops_of,
-)
 
 BODY_SECONDS = 20.0
 """How long a client may take to send a request."""
@@ -67,7 +56,7 @@ def application(served: Served) -> Starlette:
             Route("/v1/completions", routes.completions, methods=["POST"]),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
         ],
-        exception_handlers={Refused: _refused_response, HTTPException: _http, Exception: _defect},
+        exception_handlers={wire.Refused: _refused_response, HTTPException: _http, Exception: _defect},
     )
 
 
@@ -76,7 +65,7 @@ class Routes:
 
     def __init__(self, served: Served) -> None:
         self.served = served
-        self.form = ContentForm() if served.template is None else content_form(served.template)
+        self.form = wire.ContentForm() if served.template is None else content_form(served.template)
 
     async def health(self, request: Request) -> Response:
         """Whether it computes, and how much waits."""
@@ -96,22 +85,22 @@ class Routes:
 
     async def completions(self, request: Request) -> Response:
         """``/v1/completions``."""
-        asked = read_request(Completion, await _body(request))
+        asked = wire.read_request(wire.Completion, await _body(request))
         self._check(asked.model)
         n = asked.n or 1
         if asked.best_of is not None and asked.best_of != n:
-            raise Refused("best_of is not supported beyond n", param="best_of", code="unsupported_parameter")
-        prompts = prompts_of(asked)
-        if len(prompts) * n > MOST_SEQUENCES:
-            raise Refused(f"at most {MOST_SEQUENCES} sequences in a request", param="n", code="invalid_value")
+            raise wire.Refused("best_of is not supported beyond n", param="best_of", code="unsupported_parameter")
+        prompts = wire.prompts_of(asked)
+        if len(prompts) * n > wire.MOST_SEQUENCES:
+            raise wire.Refused(f"at most {wire.MOST_SEQUENCES} sequences in a request", param="n", code="invalid_value")
         asking = question(
             self.served.subject,
             [self._tokens(prompt) for prompt in prompts],
             n=n,
             limit=asked.max_tokens,
             temperature=1.0 if asked.temperature is None else asked.temperature,
-            seed=seed_of(asked.seed),
-            stops=stops_of(asked.stop),
+            seed=wire.seed_of(asked.seed),
+            stops=wire.stops_of(asked.stop),
             echo=bool(asked.echo),
             alternatives=asked.logprobs,
         )
@@ -120,22 +109,24 @@ class Routes:
 
     async def chat(self, request: Request) -> Response:
         """``/v1/chat/completions``."""
-        asked = read_request(Chat, await _body(request))
+        asked = wire.read_request(wire.Chat, await _body(request))
         self._check(asked.model)
         template = self.served.template
         if template is None:
-            raise Refused("this model has no chat template", param="messages", code="no_chat_template")
+            raise wire.Refused("this model has no chat template", param="messages", code="no_chat_template")
         messages = [one.for_template(number, self.form) for number, one in enumerate(asked.messages)]
         continues, others = bool(asked.continue_final_message), asked.chat_template_kwargs or {}
         prompt = not continues if asked.add_generation_prompt is None else asked.add_generation_prompt
         if named := sorted(OWN & others.keys()):
-            raise Refused(f"an argument of its own: {named[0]}", param="chat_template_kwargs", code="invalid_value")
+            raise wire.Refused(
+                f"an argument of its own: {named[0]}", param="chat_template_kwargs", code="invalid_value"
+            )
         try:
             text = await asyncio.to_thread(
                 template.render, messages, documents=asked.documents, prompt=prompt, continues=continues, others=others
             )
         except ValueError as error:
-            raise Refused(f"the chat template refuses: {error}", param="messages", code="invalid_value") from None
+            raise wire.Refused(f"the chat template refuses: {error}", param="messages", code="invalid_value") from None
         limit = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
         asking = question(
             self.served.subject,
@@ -143,8 +134,8 @@ class Routes:
             n=asked.n or 1,
             limit=limit,
             temperature=1.0 if asked.temperature is None else asked.temperature,
-            seed=seed_of(asked.seed),
-            stops=(*stops_of(asked.stop), *template.stops),
+            seed=wire.seed_of(asked.seed),
+            stops=(*wire.stops_of(asked.stop), *template.stops),
             alternatives=(asked.top_logprobs or 0) if asked.logprobs else None,
             chat=True,
         )
@@ -175,10 +166,10 @@ class Routes:
                     await asyncio.wait({next_one, gone}, return_when=asyncio.FIRST_COMPLETED)
                     if not next_one.done():
                         next_one.cancel()
-                        raise Refused("the client went away", 499, "server_error", code="client_closed")
+                        raise wire.Refused("the client went away", 499, "server_error", code="client_closed")
                     one = next_one.result()
                     if one.failed:
-                        raise Refused(one.failed, 500, "server_error", code="internal_error")
+                        raise wire.Refused(one.failed, 500, "server_error", code="internal_error")
                     if one.done:
                         answer.told[one.place] = one
             finally:
@@ -206,7 +197,7 @@ class Routes:
 
     def _check(self, name: str | None) -> None:
         if name is not None and name not in (self.served.name, *self.served.aliases):
-            raise Refused(
+            raise wire.Refused(
                 f"The model {name[:100]!r} does not exist: {self.served.name!r} is here",
                 404,
                 param="model",
@@ -219,7 +210,7 @@ class Routes:
         try:
             prompt.encode("utf-8")
         except UnicodeEncodeError:
-            raise Refused("a lone surrogate is no character", param="prompt", code="invalid_value") from None
+            raise wire.Refused("a lone surrogate is no character", param="prompt", code="invalid_value") from None
         return self.served.subject.encode(prompt) or [self.served.subject.recipe.tokens.begin]
 
 
@@ -230,7 +221,7 @@ async def _stream(answer: Answer, told: asyncio.Queue[SequenceUpdate], job: Job)
         while left:
             one = await told.get()
             if one.failed:
-                failed = Refused(one.failed, 500, "server_error", code="internal_error")
+                failed = wire.Refused(one.failed, 500, "server_error", code="internal_error")
                 yield _event(failed.body())
                 return
             left -= one.done
@@ -259,19 +250,21 @@ async def _body(request: Request) -> bytes:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused("Content-Type: application/json is expected", 415, code="unsupported_media_type")
+        raise wire.Refused("Content-Type: application/json is expected", 415, code="unsupported_media_type")
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                if size > MOST_BODY:
-                    raise Refused(f"a request has at most {MOST_BODY} bytes", 413, code="request_too_large")
+                if size > wire.MOST_BODY:
+                    raise wire.Refused(f"a request has at most {wire.MOST_BODY} bytes", 413, code="request_too_large")
                 parts.append(part)
     except TimeoutError:
-        raise Refused(f"the request did not come within {BODY_SECONDS:.0f} s", 408, code="request_timeout") from None
+        raise wire.Refused(
+            f"the request did not come within {BODY_SECONDS:.0f} s", 408, code="request_timeout"
+        ) from None
     except ClientDisconnect:
-        raise Refused("the client went away", 499, "server_error", code="client_closed") from None
+        raise wire.Refused("the client went away", 499, "server_error", code="client_closed") from None
     return b"".join(parts)
 
 
@@ -280,7 +273,7 @@ def _json_response(value: dict[str, Any], status: int = 200, headers: dict[str, 
 
 
 async def _refused_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, wire.Refused)
     headers = {"retry-after": str(error.retry_after)} if error.retry_after is not None else {}
     if error.status in (408, 413):
         headers["connection"] = "close"  # the rest of the body is not read
@@ -289,7 +282,7 @@ async def _refused_response(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    told = Refused(
+    told = wire.Refused(
         f"{request.method} {request.url.path[:200]}: {error.detail}",
         error.status_code,
         code=f"http_{error.status_code}",
@@ -300,4 +293,6 @@ async def _http(request: Request, error: Exception) -> Response:
 async def _defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
     _log.debug("the defect", exc_info=error)
-    return _json_response(Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500)
+    return _json_response(
+        wire.Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500
+    )

@@ -26,18 +26,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ledger import (
-    KEY_REVOKED,
-    LogProof,
-    Refused,
-    Tampered,
-    VerifierKey,
-    VouchedKey,
-    canonical_bytes,
-    check_not_revoked,
-    open_vouched,
-    public_bytes,
-)
+import ledger
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.plugins.sharing.in_toto import payloads
@@ -52,7 +41,7 @@ _MOST = 64 << 20
 
 
 def write_requests(
-    run: Run, origin: VerifierKey, key: ec.EllipticCurvePrivateKey, proof: LogProof, folder: Path
+    run: Run, origin: ledger.VerifierKey, key: ec.EllipticCurvePrivateKey, proof: ledger.LogProof, folder: Path
 ) -> int:
     """Write the folder for all statements about ``run``; how many there are. ``proof`` shows that ``origin`` vouches for ``key``.
 
@@ -60,24 +49,26 @@ def write_requests(
         Tampered: it vouches for another key.
         Refused: the folder is not empty.
     """
-    vouched = open_vouched(str(proof).encode(), [origin])
-    if public_bytes(key) != vouched.public:
-        raise Tampered(
+    vouched = ledger.open_vouched(str(proof).encode(), [origin])
+    if ledger.public_bytes(key) != vouched.public:
+        raise ledger.Tampered(
             "the log vouches for another key", where=PROOF, expected="the key for attestations", found="another"
         )
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise Refused("the folder has files already", where=str(folder), expected="a new one", cure="name another")
+        raise ledger.Refused(
+            "the folder has files already", where=str(folder), expected="a new one", cure="name another"
+        )
     (folder / KEY).write_bytes(vouched.pem)
     (folder / PROOF).write_bytes(str(proof).encode())
     statements = payloads(run, origin)
     for number, payload in enumerate(statements):
         signature = key.sign(pae(PAYLOAD_TYPE, payload), ec.ECDSA(hashes.SHA256()))
         (folder / f"{number}.intoto.json").write_bytes(
-            canonical_bytes(envelope(payload, signature, vouched.public)) + b"\n"
+            ledger.canonical_bytes(envelope(payload, signature, vouched.public)) + b"\n"
         )
         (folder / f"{number}.rekor.json").write_bytes(
-            canonical_bytes(request(payload, signature, vouched.public)) + b"\n"
+            ledger.canonical_bytes(request(payload, signature, vouched.public)) + b"\n"
         )
     return len(statements)
 
@@ -105,10 +96,10 @@ def entry(payload: bytes, signature: bytes, public: bytes, *, certificate: bytes
     digest = hashlib.sha256(pae(PAYLOAD_TYPE, payload)).digest()
     hashed = {"algorithm": "SHA2_256", "digest": base64.b64encode(digest).decode()}
     spec = {"hashedRekordV002": {"data": hashed, "signature": _signature(signature, public, certificate)}}
-    return canonical_bytes({"apiVersion": "0.0.2", "kind": "hashedrekord", "spec": spec})
+    return ledger.canonical_bytes({"apiVersion": "0.0.2", "kind": "hashedrekord", "spec": spec})
 
 
-def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[bytes]]:
+def check(folder: Path, keys: Sequence[ledger.VerifierKey]) -> tuple[ledger.VouchedKey, list[bytes]]:
     """The key of such a folder, and the payloads of its envelopes, once all of it is seen to hold under the log's ``keys``.
 
     Raises:
@@ -116,7 +107,7 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
         Tampered: an envelope or a request is not what the key signed, or they do not belong together.
     """
     try:
-        vouched = open_vouched((folder / PROOF).read_bytes(), keys)
+        vouched = ledger.open_vouched((folder / PROOF).read_bytes(), keys)
     except OSError as error:
         raise _not_signed(PROOF, str(error.strerror)) from None
     found = []
@@ -130,15 +121,15 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
         except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError, OSError) as error:
             raise _not_signed(where, type(error).__name__) from None
         # What follows from payload, signature and key is written in one way, and nothing stands beside it.
-        if content != canonical_bytes(envelope(payload, signature, vouched.public)) + b"\n":
+        if content != ledger.canonical_bytes(envelope(payload, signature, vouched.public)) + b"\n":
             raise _not_signed(where, "another envelope around what was signed")
-        if asked != canonical_bytes(request(payload, signature, vouched.public)) + b"\n":
+        if asked != ledger.canonical_bytes(request(payload, signature, vouched.public)) + b"\n":
             raise _not_signed(f"{number}.rekor.json", "the request of something else")
         found.append(payload)
     return vouched, found
 
 
-def judge(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[bytes], tuple[str, ...]]:
+def judge(folder: Path, keys: Sequence[ledger.VerifierKey]) -> tuple[ledger.VouchedKey, list[bytes], tuple[str, ...]]:
     """As :func:`check`, and in lines how the event that vouches for the key agrees with what is known of its log here: what was
     seen of it, and the log itself where it is at hand, which may have revoked the key.
 
@@ -154,8 +145,8 @@ def judge(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
     return vouched, found, (*known.lines[:2], *([known.unseen] * bool(known.unseen)))
 
 
-def _check_not_revoked(vouched: VouchedKey, history: History) -> None:
-    check_not_revoked(vouched.public, history.events(type=KEY_REVOKED))
+def _check_not_revoked(vouched: ledger.VouchedKey, history: History) -> None:
+    ledger.check_not_revoked(vouched.public, history.events(type=ledger.KEY_REVOKED))
 
 
 def _opened(content: bytes) -> tuple[bytes, bytes]:
@@ -165,8 +156,8 @@ def _opened(content: bytes) -> tuple[bytes, bytes]:
     return base64.b64decode(found["payload"], validate=True), base64.b64decode(signed["sig"], validate=True)
 
 
-def _not_signed(where: str, found: str) -> Tampered:
-    return Tampered(
+def _not_signed(where: str, found: str) -> ledger.Tampered:
+    return ledger.Tampered(
         "an attestation is not what the vouched key signed",
         where=where,
         expected="one envelope, and the request for it",

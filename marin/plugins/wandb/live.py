@@ -19,16 +19,7 @@ from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.plugins.wandb.choice import choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import checkpoint_of, evaluations_of, opened, reaching, rows_of, training_of
-from marin.record.events import (
-    CHECKPOINT_SAVED,
-    METRICS_RECORDED,
-    TRAIN_SEGMENT,
-    TRAIN_STARTED,
-    Body,
-    CheckpointSaved,
-    MetricsRecorded,
-    TrainSegment,
-)
+from marin.record import events
 from marin.record.root import Root
 
 if TYPE_CHECKING:
@@ -43,9 +34,9 @@ class LiveJournal:
     def __init__(self, journal: Journal, root: Root, run: str) -> None:
         self._journal, self._root, self._run = journal, root, run
         self._following: _Following | None = None
-        self._segments: list[TrainSegment] = []
+        self._segments: list[events.TrainSegment] = []
 
-    def record(self, kind: str, body: Body) -> int:
+    def record(self, kind: str, body: events.Body) -> int:
         """Record, and when that is durable tell W&B."""
         index = self._journal.record(kind, body)
         try:
@@ -54,7 +45,7 @@ class LiveJournal:
             self._lost(error)
         return index
 
-    def history(self, kind: str) -> Sequence[Body]:
+    def history(self, kind: str) -> Sequence[events.Body]:
         """As the ledger has it."""
         return self._journal.history(kind)
 
@@ -68,22 +59,22 @@ class LiveJournal:
             self._lost(error)
         self._following = None
 
-    def _tell(self, kind: str, body: Body) -> None:
-        if kind == TRAIN_STARTED:
+    def _tell(self, kind: str, body: events.Body) -> None:
+        if kind == events.TRAIN_STARTED:
             self._following = _Following(self._root, self._run)
             self._following.log(
-                [item for item in self.history(TRAIN_SEGMENT) if isinstance(item, TrainSegment)],
-                [item for item in self.history(METRICS_RECORDED) if isinstance(item, MetricsRecorded)],
+                [item for item in self.history(events.TRAIN_SEGMENT) if isinstance(item, events.TrainSegment)],
+                [item for item in self.history(events.METRICS_RECORDED) if isinstance(item, events.MetricsRecorded)],
             )
         elif self._following is None:
             return
-        elif kind == CHECKPOINT_SAVED and isinstance(body, CheckpointSaved):
+        elif kind == events.CHECKPOINT_SAVED and isinstance(body, events.CheckpointSaved):
             self._following.checkpoint(body)
         elif isinstance(body, EvaluationMeasured | EvaluationRecorded):
             self._following.evaluated(body)
-        elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
+        elif kind == events.TRAIN_SEGMENT and isinstance(body, events.TrainSegment):
             self._segments.append(body)
-        elif kind == METRICS_RECORDED and isinstance(body, MetricsRecorded):
+        elif kind == events.METRICS_RECORDED and isinstance(body, events.MetricsRecorded):
             self._following.log(self._segments, [body])
             self._segments.clear()
 
@@ -113,7 +104,7 @@ class _Following:
             "W&B, %s: %s", self._mode, self._wandb.url if self._mode == "online" else self._wandb.settings.sync_dir
         )
 
-    def log(self, segments: Sequence[TrainSegment], measured: Sequence[MetricsRecorded]) -> None:
+    def log(self, segments: Sequence[events.TrainSegment], measured: Sequence[events.MetricsRecorded]) -> None:
         """What these say of train steps that W&B was not told of yet."""
         for step, values in sorted(rows_of(self._recipe, segments, measured).items()):
             if step > self._logged.step:
@@ -129,7 +120,7 @@ class _Following:
             self._logged.evaluated |= {(key, body.step) for key in values}
             self._tracker.log({EVALUATED: body.step, **values}, step=body.step)
 
-    def checkpoint(self, saved: CheckpointSaved) -> None:
+    def checkpoint(self, saved: events.CheckpointSaved) -> None:
         """A training checkpoint, by reference."""
         self._wandb.log_artifact(checkpoint_of(self._run, saved), aliases=[f"step-{saved.step}"])
 

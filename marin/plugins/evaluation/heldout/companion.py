@@ -45,15 +45,7 @@ from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
 from marin.recipe.schema import Execution, Recipe, digest
-from marin.record.events import (
-    METRICS_RECORDED,
-    TRAIN_SEGMENT,
-    TRAIN_STARTED,
-    Body,
-    CheckpointSaved,
-    TrainSegment,
-    TrainStarted,
-)
+from marin.record import events
 from marin.record.root import Root
 
 if TYPE_CHECKING:
@@ -124,18 +116,18 @@ class _Watched:
     def __init__(self, journal: Journal, measuring: Measuring) -> None:
         self._journal, self._measuring, self._reached = journal, measuring, -1
 
-    def record(self, kind: str, body: Body) -> int:
+    def record(self, kind: str, body: events.Body) -> int:
         """Record; after what closes a segment, measure its last state if that is due."""
         index = self._journal.record(kind, body)
-        if kind == TRAIN_STARTED and isinstance(body, TrainStarted):
+        if kind == events.TRAIN_STARTED and isinstance(body, events.TrainStarted):
             self._measuring.catch_up(body.first_step)
-        elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
+        elif kind == events.TRAIN_SEGMENT and isinstance(body, events.TrainSegment):
             self._reached = body.end
-        elif kind == METRICS_RECORDED and due(self._measuring.recipe, self._reached):
+        elif kind == events.METRICS_RECORDED and due(self._measuring.recipe, self._reached):
             self._measuring.catch_up(self._reached)
         return index
 
-    def history(self, kind: str) -> Sequence[Body]:
+    def history(self, kind: str) -> Sequence[events.Body]:
         """As the ledger has it."""
         return self._journal.history(kind)
 
@@ -286,12 +278,12 @@ def _groups(named: NamedTasks) -> list[TaskGroup]:
     return groups
 
 
-def _due(view: Run, until: int) -> list[CheckpointSaved]:
+def _due(view: Run, until: int) -> list[events.CheckpointSaved]:
     """The recorded states up to the one before train step ``until`` that are to be measured."""
     return [fact.body for fact in view.checkpoints if fact.body.step <= until and due(view.recipe, fact.body.step)]
 
 
-def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
+def _missing(root: Root, view: Run, until: int) -> list[tuple[events.CheckpointSaved, set[str]]]:
     """Recorded states that are due, with what the recipe asks of them and they do not have."""
     recorded, asked = list(recorded_evaluations(root.history(), view.run)), view.recipe.evaluation.tasks
     measured = {(body.step, body.state) for body in recorded if isinstance(body, EvaluationMeasured)}

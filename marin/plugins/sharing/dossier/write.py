@@ -9,21 +9,10 @@ from tempfile import TemporaryDirectory
 from ledger import Manifest, Store
 from marin.errors import UsageError
 from marin.history.run import Run
+from marin.plugins.sharing.dossier import layout
 from marin.plugins.sharing.dossier.documents.making import documents
 from marin.plugins.sharing.dossier.evidence import gather
 from marin.plugins.sharing.dossier.facts import derived
-from marin.plugins.sharing.dossier.layout import (
-    ATTESTATION,
-    ATTESTATIONS,
-    CHAIN,
-    MANIFESTS,
-    MODEL,
-    PREDICATE,
-    PUBLIC_KEY,
-    SIGNATURE,
-    subject_of,
-    writer,
-)
 from marin.plugins.sharing.dossier.stated import check_card, read_card, record_card
 from marin.plugins.sharing.in_toto import bundle
 from marin.plugins.sharing.in_toto_layout import chain
@@ -67,10 +56,10 @@ def put_dossier(root: Root, run: Run, dest: Path, *, key: Path | None = None) ->
     proven, files = gather(root.history(), root.reader(), run.run)
     store = root.store_to_read()
     manifests = _manifests(run, store)
-    about = subject_of(proven, run.run, manifests)
-    files |= documents(about) | {MANIFESTS[step]: data for step, data in manifests.items()}
-    files[ATTESTATIONS] = bundle(about.run, root.signer()).encode()
-    files |= {f"{CHAIN}/{name}": data for name, data in chain(about.run, root.signer()).items()}
+    about = layout.subject_of(proven, run.run, manifests)
+    files |= documents(about) | {layout.MANIFESTS[step]: data for step, data in manifests.items()}
+    files[layout.ATTESTATIONS] = bundle(about.run, root.signer()).encode()
+    files |= {f"{layout.CHAIN}/{name}": data for name, data in chain(about.run, root.signer()).items()}
     dest.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=dest.parent, prefix=".tmp-") as private:
         folder = Path(private) / "dossier"
@@ -78,21 +67,21 @@ def put_dossier(root: Root, run: Run, dest: Path, *, key: Path | None = None) ->
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
         if key is not None:
-            outputs.checkout(store, run.output("export"), folder / MODEL, kind="model", how="copy")
-            sign_folder(folder, key, folder / SIGNATURE, folder / PUBLIC_KEY)
-        said: dict[str, object] = {"run": run.run, "writer": writer(), "log": proven.checkpoint.origin}
-        content = attestation(digests(folder, ATTESTATION), PREDICATE, said, root.signer())
-        (folder / ATTESTATION).write_bytes(content)
+            outputs.checkout(store, run.output("export"), folder / layout.MODEL, kind="model", how="copy")
+            sign_folder(folder, key, folder / layout.SIGNATURE, folder / layout.PUBLIC_KEY)
+        said: dict[str, object] = {"run": run.run, "writer": layout.writer(), "log": proven.checkpoint.origin}
+        content = attestation(digests(folder, layout.ATTESTATION), layout.PREDICATE, said, root.signer())
+        (folder / layout.ATTESTATION).write_bytes(content)
         if dest.exists():
             dest.rmdir()
         shutil.move(folder, dest)
-    return "sha256:" + digests(dest, "")[ATTESTATION].removeprefix("sha256:")
+    return "sha256:" + digests(dest, "")[layout.ATTESTATION].removeprefix("sha256:")
 
 
 def _manifests(run: Run, store: Store) -> dict[str, bytes]:
     """The lists of files of those outputs that are trees under their own digest."""
     found = {}
-    for step in MANIFESTS:
+    for step in layout.MANIFESTS:
         if step in run.steps and store.kind(run.steps[step].output.artifact) == "tree":
             manifest: Manifest = store.manifest(run.steps[step].output.artifact)
             found[step] = manifest.encode()

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger import LedgerError, Store
+from ledger import LedgerError, Store, parse_time
 from marin.errors import MissingEvidence
 from marin.history.catalog import twin_of
 from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.history.table.machine import rewards
+from marin.history.table.sweeps import called_in_sweep
+from marin.history.table.underway import Underway, underway
 from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
@@ -78,9 +80,27 @@ def _beside(root: Root, run: Run) -> Beside:
     history = root.history()
     wrong = contradiction(history, run.run)
     age = followed(history, run, history.written.is_mine)
-    found = replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
+    far = underway(history, run, parse_time(run.started.time))  # by the log alone: a page has no clock
+    found = replace(
+        read_sample(run, root.store()),
+        twin=twin_of(root, run),
+        wrong=wrong,
+        followed=age,
+        name=called_in_sweep(history, run),
+        underway=_cards_of(far) if far is not None else (),
+    )
     drawn = () if wrong or not run.segments else _drawn(root.store(), run)
     return replace(found, rewards=rewards(history, run.run), drawn=drawn) if drawn else found
+
+
+def _cards_of(far: Underway) -> list[tuple[str, str]]:
+    """How far an open run has come; its train loss is a card of every run."""
+    told = [
+        ("state", f"open: {far.step or 'between two steps'}"),
+        ("last sign", f"{far.sign:%Y-%m-%d %H:%M:%S} UTC"),
+        *far.fields,
+    ]
+    return [row for row in told if row[0] != "train loss"]
 
 
 def _drawn(store: Store, run: Run) -> Sequence[tuple[str, Sequence[tuple[str, str, str]]]]:

@@ -10,18 +10,7 @@ from pathlib import Path
 
 import click
 
-from ledger import (
-    LedgerError,
-    LogMirror,
-    LogReader,
-    PosixStorage,
-    VerifierKey,
-    WitnessServer,
-    follow_log,
-    open_storage,
-    origin_hash,
-    post_to,
-)
+import ledger
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import stop_signal
 from marin.cli.ledger.witness import load_cosigners, log_server
@@ -79,14 +68,14 @@ def serve(
       marin ledger mirror serve --log "$(cat /data/ledger/vkey)" --port 8080
       marin ledger mirror serve --log example.com/log+1a2b3c4d+AQ... --follow example.com/log=https://log.example
     """
-    keys: dict[str, list[VerifierKey]] = {}
+    keys: dict[str, list[ledger.VerifierKey]] = {}
     for text in logs:
         key = parse_vkey(text)
         keys.setdefault(key.name, []).append(key)
     sources = dict(_source(text, keys) for text in followed)
     cosigners = load_cosigners(folder / "key", name)
     vkeys = [str(cosigner.verifier) for cosigner in cosigners]
-    served = LogMirror(PosixStorage(folder), cosigners, keys)
+    served = ledger.LogMirror(ledger.PosixStorage(folder), cosigners, keys)
     verifiers = [cosigner.verifier for cosigner in cosigners]
 
     followed_to: dict[str, int] = {}
@@ -97,14 +86,14 @@ def serve(
                 reader.refresh()
                 size = reader.checkpoint().size
                 if followed_to.get(origin) != size:
-                    follow_log(post_to(served), reader, verifiers)
+                    ledger.follow_log(ledger.post_to(served), reader, verifiers)
                     followed_to[origin] = size
                     say(f"{origin}: the copy has size {size}", err=True)
-            except LedgerError as error:
+            except ledger.LedgerError as error:
                 _LOG.warning("%s: %s", origin, error)
 
-    with stop_signal() as stop, WitnessServer(served, host=host, port=port) as server:
-        copies = {origin: f"{server.address}/{origin_hash(origin)}" for origin in keys}
+    with stop_signal() as stop, ledger.WitnessServer(served, host=host, port=port) as server:
+        copies = {origin: f"{server.address}/{ledger.origin_hash(origin)}" for origin in keys}
         if as_json:
             print_json({"address": server.address, "vkeys": vkeys, "logs": copies})
         else:
@@ -120,7 +109,7 @@ def _follow_until(stop: threading.Event, follow: Callable[[], None], every: floa
         follow()
 
 
-def _source(text: str, keys: dict[str, list[VerifierKey]]) -> tuple[str, LogReader]:
+def _source(text: str, keys: dict[str, list[ledger.VerifierKey]]) -> tuple[str, ledger.LogReader]:
     origin, separator, address = text.rpartition("=")
     if not separator or origin not in keys:
         raise UsageError(
@@ -130,4 +119,4 @@ def _source(text: str, keys: dict[str, list[VerifierKey]]) -> tuple[str, LogRead
             found=origin or "no origin",
             cure="known here: " + ", ".join(keys),
         )
-    return origin, LogReader(open_storage(address), keys[origin], log="", origin=origin)
+    return origin, ledger.LogReader(ledger.open_storage(address), keys[origin], log="", origin=origin)

@@ -19,9 +19,10 @@ from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.run import Run
 from marin.history.runs import load
-from marin.history.table.machine import rewards
+from marin.history.table.beside import BITS, LAST_LOSS, numbers_beside
+from marin.history.table.machine import SPEED, rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
-from marin.history.table.query import in_order, matching_rows
+from marin.history.table.query import conditions, in_order, matching_rows
 from marin.history.table.rows import Column, Row, Table
 from marin.history.table.underway import Underway, underway
 from marin.history.table.varied import key_differences
@@ -38,8 +39,8 @@ SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "s
 """Keys that differ and have a column without that."""
 FOLLOWED = 20
 """So many open runs are looked at closely, the newest."""
-MOST = 6
-"""So many keys that differ have a column; the others are named below the table."""
+MOST, NAMED = 6, 8
+"""So many keys that differ have a column; of the others so many are named below the table."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class LsOptions:
     columns: str | None = option(
         "A,B,…",
         f"Of runs, only these, in this order: some of {', '.join(ALL)}; any key of the recipe (optimizer.learning_rate, or "
-        "an end of it that only one has), any number (evaluate.pairs_won), any tag (tags.team).",
+        "an end of it that only one has), any number (evaluate.pairs_won, tokens_per_second), any tag (tags.team).",
     )
     filters: tuple[str, ...] = option(
         "EXPRESSION",
@@ -148,6 +149,7 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
             for run in (list(summaries.values()) if some else list(summaries.values())[-listing.limit :])
         ]
     )
+    table = _with_beside(root, table, _asked_for(listing))
     rows = matching_rows(table, listing.filters)
     count = len(rows) if some else len(summaries)
     if listing.sort is not None:
@@ -167,9 +169,29 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
         expendable=expendable,
     )
     if rest and rows:
-        say(f"these keys differ too, --columns shows them: {', '.join(rest)}", err=True)
+        more = f" and {len(rest) - NAMED} more (`marin ls --json` has all)" if len(rest) > NAMED else ""
+        say(f"these keys differ too, --columns shows them: {', '.join(rest[:NAMED])}{more}", err=True)
     if listing.limit and count > listing.limit:
         say(f"the {'newest' if listing.sort is None else 'first'} {listing.limit} of {count}; -n 0 for all", err=True)
+
+
+def _asked_for(listing: Listing) -> list[str]:
+    """The names of columns, filters and order."""
+    orders = [part.strip().removeprefix("-").partition(" ")[0] for part in (listing.sort or "").split(",")]
+    named = [name.strip() for name in (listing.columns or "").split(",")]
+    return [name for name in (*named, *(one.name for one in conditions(listing.filters)), *orders) if name]
+
+
+def _with_beside(root: Root, table: Table, names: Sequence[str]) -> Table:
+    """The table; where one of ``names`` is of what no step recorded, with that too, which takes a look into every run."""
+    try:
+        if not any(table.column(name, where="").name in (SPEED, BITS) for name in names):
+            return table
+    except UsageError:
+        pass  # a number that the catalog does not hold, or a mistake: the caller says which
+    history = root.history()
+    beside = {row.run: numbers_beside(history, load(history, row.run)) for row in table.rows}
+    return Table([replace(row, numbers={**beside[row.run], **row.numbers}) for row in table.rows])
 
 
 def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:
@@ -213,12 +235,13 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     found = among.varied()
     differing = among.varied_columns(found, taken=COLUMNS)
     more = [column for column in differing if column.name not in SHOWN_ALREADY]
-    shown = [*more[: MOST - 1], more[-1]] if len(more) > MOST else more  # the last one is the seed
+    telling = [column for column in more if column.name not in found.repeated]
+    shown = telling if len(telling) <= MOST else [*telling[: MOST - 1], telling[-1]]  # the last one is the seed
     place = COLUMNS.index("loss")
     if any(row.own[REWARDED] for row in rows):
         own.insert(place, table.column(REWARDED, where="--columns"))
     if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
-        more.append(table.column("train loss", where="--columns"))
+        shown.append(table.column("train loss", where="--columns"))
     alike = [
         name
         for key, name in {"trainer.num_steps": "steps", "dataset": "dataset", "model": "model"}.items()
@@ -271,7 +294,7 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "steps": run.num_steps,
         "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
-        "train loss": _number(metrics.get("train.loss_last")),
+        "train loss": _number(metrics.get(LAST_LOSS, metrics.get("loop.loss_last"))),
         REWARDED: "",
         "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
@@ -280,7 +303,8 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
         "description": run.labels.description,
     }
-    return Row(run.run, recipe, metrics, run.labels.tags, own, {"started": run.started})
+    told = {LAST_LOSS: metrics["loop.loss_last"]} if "loop.loss_last" in metrics else {}
+    return Row(run.run, recipe, {**told, **metrics}, run.labels.tags, own, {"started": run.started})
 
 
 def _moment(time: str) -> str:

@@ -274,8 +274,12 @@ def _show_run(root: Root, view: Run) -> None:
         ended = "interrupted" if was_interrupted(fact.body) else "failed"
         say(f"{ended} at event {fact.index}: {fact.body.step}: {fact.body.error}")
     # At the end, where a reader of a terminal looks first.
-    if view.status == "interrupted" or (view.status == "open" and not view.is_running):
-        say("to go on: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again")
+    quiet = sign is not None and sign.silent and not view.is_loop
+    if view.status == "interrupted" or quiet or (sign is not None and not view.is_running):
+        unsure = "" if sign is None or quiet else ", if nothing executes it any more"
+        say(
+            f"to go on{unsure}: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again"
+        )
 
 
 def _moved_by(view: Run) -> list[tuple[str, str, str]]:

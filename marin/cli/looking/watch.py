@@ -41,17 +41,17 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
     name = resolve(root.history(), run)
     if not as_json:
         say(f"run {name}, from {root.location}; Ctrl-C ends the watching, not the run", err=True)
-    view, shown = None, 0
+    view, shown, said = None, 0, ""
     for view, now, texts in changes(root, name):
         if as_json:
             late = [{"step": at, "prompt": prompt, "text": text} for at, prompt, text in texts[shown:]]
             new = {"samples": late} if late else {}
             print_json({"run": name, "status": view.status, **({} if now is None else now.as_json()), **new})
         else:
-            say(
-                status_line(view, now),
-                *(f"  before train step {at}: {prompt}|{text}" for at, prompt, text in texts[shown:]),
-            )
+            line = status_line(view, now)
+            below = [f"  before train step {at}: {prompt}|{text}" for at, prompt, text in texts[shown:]]
+            say(*([line] if line != said else []), *below)
+            said = line
         shown = len(texts)
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 

@@ -13,7 +13,7 @@ from marin.history.run import Run
 
 PER_TOKEN = ("loss", "perplexity")
 PER_BYTE = "bits_per_byte"
-OF_TIME = ("seconds", "tokens_per_second", "energy_joules", "hours")
+OF_TIME = ("seconds", "tokens_per_second", "energy_joules", "core_hours")
 _QUESTIONS = ("pairs_won", "pairs_tied", "pairs")
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
+from marin.history.table.beside import BITS, LAST_LOSS
+from marin.history.table.machine import SPEED
 from marin.history.table.varied import KeyDifferences, flat, key_differences, short_value
 
 Value = int | float | str | None
@@ -27,9 +29,11 @@ minibatch of training."""
 NUMBERS = {
     HELD_OUT: "evaluate.loss",
     "perplexity": "evaluate.perplexity",
-    LAST: "train.loss_last",
-    "train_loss": "train.loss_last",
+    LAST: LAST_LOSS,
+    "train_loss": LAST_LOSS,
     "tokens": "train.tokens",
+    "tokens/s": SPEED,
+    "bits per byte": BITS,
 }
 """Numbers that tables know by a word of their own."""
 _NEAR = 3

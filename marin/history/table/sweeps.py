@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from marin.history.run import Run
 from marin.history.runs import LATEST, History, facts, pick, started_runs, stream_of_graph
 from marin.history.table.varied import name_among
 from marin.kinds.families.graph import GraphCompleted, GraphStarted
@@ -50,6 +51,15 @@ def called_in_sweeps(history: History) -> dict[str, str]:
     keys = {run: one.varied for one in sweeps(history) for run in one.runs}
     recipes = {fact.body.run: fact.body.recipe for fact in started_runs(history) if fact.body.run in keys}
     return {run: name_among(run, recipe, keys[run]) for run, recipe in recipes.items()}
+
+
+def called_in_sweep(history: History, run: Run) -> str:
+    """What the run is called in the newest sweep that it is in; "" where it is in none."""
+    recipe, found = run.started.body.recipe_digest, ""
+    for fact in facts(history, GraphStarted):
+        if recipe in words_in(fact.body, RECIPES) and run.run in _begun_by(history, fact.body.graph, (recipe,)):
+            found = name_among(run.run, run.started.body.recipe, words_in(fact.body, VARIED))
+    return found
 
 
 def _begun_by(history: History, graph: str, recipes: tuple[str, ...]) -> tuple[str, ...]:

@@ -66,13 +66,13 @@ class Underway:
         """When it gave its last sign."""
         ago = human_time(max(0.0, (now - self.sign).total_seconds()))
         moment = f"{self.sign:%Y-%m-%d %H:%M:%S} UTC, {ago} ago"
-        return f"no sign since {moment}" if self.silent else f"last sign {moment}"
+        return f"no sign since {moment}" if self.silent else f"{self.step or 'between two steps'}, last sign {moment}"
 
     @property
     def fields(self) -> list[tuple[str, str]]:
         """The rest line by line, for one run."""
         rows = []
-        if self.done:
+        if self.done or (self.total and self.step in TRAINING):
             rows.append(("train step", f"{self.done} of {self.total}" if self.total else str(self.done)))
         if self.train_loss is not None:
             rows.append(("train loss", f"{self.train_loss:.4f} so far"))

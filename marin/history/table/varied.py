@@ -41,6 +41,13 @@ class KeyDifferences:
         """The keys that a user chose; a seed is not a choice."""
         return tuple(key for key in self.keys if key != SEED)
 
+    @property
+    def repeated(self) -> frozenset[str]:
+        """Keys that have one value or none, where another key tells which: a column of them says nothing new."""
+        told = {key for key in self.keys if len({each[key] for each in self.values.values()} - {""}) > 1}
+        rest = [key for key in self.keys if key not in told]
+        return frozenset(key for key in rest if any(_decides(one, key, self.values) for one in told))
+
 
 def flat(recipe: Mapping[str, object]) -> dict[str, str]:
     """A recorded recipe as keys joined by dots and values as people write them, and the names of its sections."""

@@ -27,19 +27,8 @@ from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.kinds import Replayed, SpeedrunEntered
 from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
 from marin.preregistration.registration import INDEX, Track, document_of, find
+from marin.recipe import schema
 from marin.recipe.cost import parameters, work_of
-from marin.recipe.schema import (
-    ArtifactDataset,
-    DocumentsDataset,
-    GrammarDataset,
-    Recipe,
-    SingleDataset,
-    UrlDataset,
-    digest,
-    from_plain,
-    parts,
-    plain,
-)
 from marin.record import events
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
@@ -66,7 +55,7 @@ class Rules:
 
     fact: Fact[ExperimentRegistered]
     limits: Track
-    baseline: Recipe
+    baseline: schema.Recipe
 
     @property
     def name(self) -> str:
@@ -162,7 +151,7 @@ def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
         raise DataError(
             "a track without its baseline", where=where, expected=fact.body.baseline, found=", ".join(stated.arms)
         )
-    return Rules(fact, stated.track, from_plain(stated.arms[fact.body.baseline], where=where))
+    return Rules(fact, stated.track, schema.from_plain(stated.arms[fact.body.baseline], where=where))
 
 
 def submit(
@@ -217,7 +206,7 @@ def submit(
         keys=[str(key) for key in of.keys(trusted).verifiers],
         size=size,
         root=reader.root(size).hex(),
-        recipe=plain(recipe),
+        recipe=schema.plain(recipe),
         metric=rules.metric,
         score=score.hex(),
         flops=work_of("train", recipe).flops,
@@ -273,10 +262,10 @@ def _derived(history: History, fact: Fact[SpeedrunEntered]) -> SpeedrunEntered:
         UsageError: its recipe is of another version of Marin.
     """
     entry, where = fact.body, f"event {fact.index}"
-    recipe, score = from_plain(entry.recipe, where=where), float.fromhex(entry.score)
+    recipe, score = schema.from_plain(entry.recipe, where=where), float.fromhex(entry.score)
     if not math.isfinite(score) or not (entry.hours is None or 0 < entry.hours < math.inf) or not entry.replayed:
         raise DataError("no entry", where=where, expected="a score, replayed by somebody", found=f"score {score}")
-    for here in started_runs(history, recipe=digest(recipe)):  # others' runs are in their own logs
+    for here in started_runs(history, recipe=schema.digest(recipe)):  # others' runs are in their own logs
         if here.body.run == entry.run:
             measured = load(history, entry.run).metrics.get(entry.metric)
             if measured != score:
@@ -291,7 +280,7 @@ def board(history: History, rules: Rules) -> tuple[list[Fact[SpeedrunEntered]], 
     places, withdrawn = [], []
     for fact in ranked(rules, entries(history, rules.name)):
         if fact.body.metric != rules.metric or _broken(
-            rules, from_plain(fact.body.recipe, where=f"event {fact.index}")
+            rules, schema.from_plain(fact.body.recipe, where=f"event {fact.index}")
         ):
             logger.warning("an entry is left out: event %d breaks a rule of track %s", fact.index, rules.name)
             continue
@@ -340,7 +329,7 @@ def cost(entry: SpeedrunEntered, name: str) -> float:
     return math.inf if value is None else float(value)
 
 
-def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
+def _admissible(rules: Rules, view: Run) -> tuple[schema.Recipe, float]:
     """Recipe and score of a run that keeps the rules."""
     recipe = view.recipe
     where = f"run {view.run} on track {rules.name}"
@@ -360,7 +349,7 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     return recipe, score
 
 
-def _broken(rules: Rules, recipe: Recipe) -> list[tuple[str, str, str, str]]:
+def _broken(rules: Rules, recipe: schema.Recipe) -> list[tuple[str, str, str, str]]:
     """The rules of a track that a recipe breaks: the rule, what it wants, what there is, what to do."""
     broken = []
     if recipe.phase is not None:
@@ -384,7 +373,7 @@ def _check_files(own: History, rules: Rules, view: Run) -> None:
     Raises:
         UsageError: the run made another corpus. MissingEvidence: the keeper has not run the baseline.
     """
-    if all(_is_pinned(one) for one in parts(rules.baseline.dataset).values()):
+    if all(_is_pinned(one) for one in schema.parts(rules.baseline.dataset).values()):
         return
     where = f"run {view.run} on track {rules.name}"
     known = set()
@@ -411,11 +400,11 @@ def _check_files(own: History, rules: Rules, view: Run) -> None:
         )
 
 
-def _is_pinned(dataset: SingleDataset) -> bool:
+def _is_pinned(dataset: schema.SingleDataset) -> bool:
     """Whether the recipe itself says which bytes it reads."""
-    if isinstance(dataset, UrlDataset):
+    if isinstance(dataset, schema.UrlDataset):
         return dataset.minimal_pairs is None
-    return isinstance(dataset, GrammarDataset | ArtifactDataset | DocumentsDataset)
+    return isinstance(dataset, schema.GrammarDataset | schema.ArtifactDataset | schema.DocumentsDataset)
 
 
 def _hours(rules: Rules, view: Run, found: Sequence[Witnessed], enough: int) -> float | None:

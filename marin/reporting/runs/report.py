@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import to_builtins
@@ -18,6 +18,7 @@ from marin.errors import UsageError
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
 from marin.history.run import MAIN, Run, plan_of, representative
+from marin.history.table.beside import core_hours
 from marin.recipe.cost import parameters
 from marin.recipe.units import duration
 from marin.record.events import LOOP
@@ -40,7 +41,8 @@ class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
     there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`); ``wrong`` where the
     events of the run contradict one another; ``followed`` how far this user's own followers are behind its training
-    (:func:`marin.history.runs.followed`). Of a run that learned from rewards ``rewards`` are the means of its updates, and
+    (:func:`marin.history.runs.followed`); ``name`` what the run is called in its newest sweep; ``underway`` how far an open
+    run has come, by its newest event. Of a run that learned from rewards ``rewards`` are the means of its updates, and
     ``drawn`` completions of the first and of the last update: title, and prompt, completion and reward of each."""
 
     rewards: Sequence[float] = ()
@@ -50,6 +52,8 @@ class Beside:
     twin: str = ""
     wrong: str = ""
     followed: str = ""
+    name: str = ""
+    underway: Sequence[tuple[str, str]] = ()
 
 
 def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
@@ -62,9 +66,9 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         scripts=[copying()],
         run=run,
         origin=origin,
-        name=name_of(run.run, started.recipe),
+        name=beside.name or name_of(run.run, started.recipe),
         plan="" if (plan := plan_of(started.pipeline)) == MAIN else plan,
-        cards=list(cards_of(run, beside.rewards)),
+        cards=[*beside.underway, *cards_of(run, beside.rewards)],
         curve=curve_of(run, beside.rewards),
         verified=(word, date) if date else None,
         command=command,
@@ -115,9 +119,8 @@ def cards_of(run: Run, rewards: Sequence[float] = ()) -> Iterator[tuple[str, str
     steps = [step for name, step in run.steps.items() if name == LOOP or not run.is_loop]
     if seconds := sum(step.seconds for step in steps):
         yield "time of all steps", duration(seconds)
-        cores = run.started.body.environment.get("cores")
-        if isinstance(cores, Mapping) and isinstance(count := cores.get("available"), int):
-            yield "cost", f"{seconds * count / 3600:.3g} core-h"
+        if (cost := core_hours(run, seconds)) is not None:
+            yield "cost", f"{cost:.3g} core-h"
 
 
 def _verified(run: Run) -> tuple[str, str]:

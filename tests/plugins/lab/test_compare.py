@@ -13,8 +13,10 @@ import pytest
 import marin as library
 from ledger import Draft
 from marin.history.runs import stream_of, stream_of_graph
+from marin.history.table.varied import varied
 from marin.kinds.families.graph import GRAPH_STARTED, GraphStarted
 from marin.plugins.lab.comparing.importance import share
+from marin.plugins.lab.comparing.text import with_spread
 from marin.record import events
 from marin.record.root import open_root
 
@@ -116,11 +118,14 @@ def test_a_sweep_is_read_from_one_command(marin: Marin, sweep: str) -> None:
     at = lines.index(next(line for line in lines if line.startswith("learning_rate")))
     assert re.split(r"  +", lines[at]) == ["learning_rate", "seeds", "loss", "train loss", "train loss by step"]
     assert [re.split(r"  +", line)[:4] for line in lines[at + 1 : at + 4]] == [
-        ["0.003", "1, 2", "3.45 ± 0.071", "3.7 ± 0.071"],
+        ["0.003", "1, 2", "3.4500 ± 0.071", "3.7000 ± 0.071"],
         ["0.006", "1, 2", "3.125 ± 0.11", "3.375 ± 0.11"],
-        ["0.02", "1, 2", "3.275 ± 0.035", "3.525 ± 0.035"],
+        ["0.02", "1, 2", "3.2750 ± 0.035", "3.5250 ± 0.035"],
     ]
     told = "\n".join(lines)
+    assert (
+        "loss is least at learning_rate=0.006: 3.125 ± 0.11; greatest at learning_rate=0.003: 3.4500 ± 0.071" in lines
+    )
     assert "against learning_rate=0.003, exploratory: nothing of this was registered before the runs" in told
     assert re.search(r"loss +learning_rate=0\.006 +-0\.325 ", told)
     assert "note: 2 pairs of seeds can give no p below 0.5, however great the difference" in told
@@ -223,6 +228,38 @@ def test_ls_has_what_differs_as_columns(marin: Marin, sweep: str) -> None:
         "r02s2",
     ]
     assert marin("ls", "artifacts", "--filter", "loss < 3").status == 2
+    timed = marin("ls", "--columns", "run,seconds", "--filter", "seconds > 3 and loss < 3.2", "--sort", "seconds")
+    assert timed.out.splitlines()[1:] == ["r006s2  8"], "what compare knows of a run beside its steps"
+
+
+def test_a_key_that_another_one_tells_has_no_column() -> None:
+    """One run that asks for samples, or a loop of one's own, does not push what was swept out of the list."""
+    known = varied(
+        {
+            "a": {"trainer": {"num_steps": 4}, "optimizer": {"learning_rate": 1, "beta": 2}},
+            "b": {"trainer": {"num_steps": 4}, "optimizer": {"learning_rate": 2}},
+            "c": {"trainer": {"num_steps": 9}, "optimizer": {"learning_rate": 2}, "evaluation": {"every": 3}},
+        }
+    )
+    assert known.keys == ("evaluation.every", "optimizer.beta", "optimizer.learning_rate", "trainer.num_steps")
+    assert known.repeated == {"evaluation.every", "optimizer.beta"}
+    alone = varied({"a": {"clip": 1, "rate": 1}, "b": {"rate": 1}, "c": {"rate": 2}})
+    assert alone.repeated == frozenset(), "the rate does not say who clips"
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "shown"),
+    [
+        (988.488, 214.3, "988 ± 214"),
+        (8.012768, 0.1187, "8.013 ± 0.12"),
+        (2.91574, 0.00441, "2.91574 ± 0.0044"),
+        (5e9, 3e8, "5e+09 ± 3e+08"),
+        (3.45, None, "3.45"),
+        (3.45, 0.0, "3.45 ± 0"),
+    ],
+)
+def test_a_mean_has_the_digits_that_its_spread_lets_it_have(mean: float, sd: float | None, shown: str) -> None:
+    assert with_spread(mean, sd) == shown
 
 
 def test_the_library_has_frames_and_a_page(root: Path, sweep: str) -> None:
@@ -261,6 +298,8 @@ def test_the_page_of_a_sweep_is_read_by_everybody(marin: Marin, sweep: str, chro
         sizes = page.locator("img").evaluate_all(
             "all => all.map(one => [one.naturalWidth > 0, one.clientWidth, one.alt])"
         )
+        scales = page.locator("img").evaluate_all("all => all.map(one => one.clientWidth / one.naturalWidth)")
+        assert min(scales) > 0.8, "a picture for this width: its words are as large as the page's"
         assert len(sizes) == 2 and all(drawn and shown <= width and said for drawn, shown, said in sizes)
         page.screenshot(path=shots / f"compared-{scheme}-{width}.png", full_page=True)
     page.close()

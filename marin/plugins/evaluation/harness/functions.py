@@ -17,14 +17,7 @@ from typing import Any
 
 import yaml
 
-from marin.plugins.evaluation.harness.computing import (
-    PACKAGE,
-    HarnessFunction,
-    files_by_name,
-    installed_folder,
-    known_function,
-    refused_code,
-)
+from marin.plugins.evaluation.harness import computing
 
 DEEPEST = 8
 """Nesting of the values of a task."""
@@ -93,7 +86,7 @@ def _function_named(mark: Mark) -> dict[str, str]:
     module, _, name = mark.written.rpartition(".")
     where = f"{mark.file}, !function {mark.written}"
     path = _path_of(module, mark.file, where)
-    return {"function": f"{path}:{name}", "digest": known_function(path, name, where).digest}
+    return {"function": f"{path}:{name}", "digest": computing.known_function(path, name, where).digest}
 
 
 def _path_of(module: str, file: Path, where: str) -> str:
@@ -102,15 +95,17 @@ def _path_of(module: str, file: Path, where: str) -> str:
     if beside.is_file():
         content = beside.read_bytes()
         own = [
-            path for path in files_by_name().get(beside.name, ()) if (installed_folder() / path).read_bytes() == content
+            path
+            for path in computing.files_by_name().get(beside.name, ())
+            if (computing.installed_folder() / path).read_bytes() == content
         ]
         if own:
             return min(own, key=lambda path: (_distance(path, file), path))
-    elif module.startswith(f"{PACKAGE}."):
-        path = f"{module.removeprefix(f'{PACKAGE}.').replace('.', '/')}.py"
-        if path in files_by_name().get(PurePosixPath(path).name, ()):
+    elif module.startswith(f"{computing.PACKAGE}."):
+        path = f"{module.removeprefix(f'{computing.PACKAGE}.').replace('.', '/')}.py"
+        if path in computing.files_by_name().get(PurePosixPath(path).name, ()):
             return path
-    raise refused_code(
+    raise computing.refused_code(
         where, "a file of the installed harness, unchanged, or a module of lm_eval.tasks", f"{module}.py"
     )
 
@@ -141,11 +136,11 @@ def _function(said: str, digest: str, where: str) -> Callable[..., Any]:
     return drawn
 
 
-def _installed(said: str, digest: str, where: str) -> HarnessFunction:
+def _installed(said: str, digest: str, where: str) -> computing.HarnessFunction:
     path, _, name = said.partition(":")
-    if not name.isidentifier() or path not in files_by_name().get(PurePosixPath(path).name, ()):
-        raise refused_code(where, "a function of the installed harness's tasks", said[:200])
-    found = known_function(path, name, where)
+    if not name.isidentifier() or path not in computing.files_by_name().get(PurePosixPath(path).name, ()):
+        raise computing.refused_code(where, "a function of the installed harness's tasks", said[:200])
+    found = computing.known_function(path, name, where)
     if found.digest != digest:
-        raise refused_code(where, f"{said} with digest {digest}", f"{found.digest} in the installed harness")
+        raise computing.refused_code(where, f"{said} with digest {digest}", f"{found.digest} in the installed harness")
     return found

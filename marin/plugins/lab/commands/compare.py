@@ -100,6 +100,8 @@ def print_compared(found: Compared) -> None:
     titles = text.group_titles(found)
     rest = [called(metric) for metric in found.metrics[1:]]
     print_table(titles, text.group_rows(found), empty="", expendable=[*rest[::-1], titles[-1]])
+    if said := text.ends(found):
+        say_folded(said)
     if any(told.n > 1 for group in found.groups for told in group.summaries.values()):
         say(text.SPREAD, err=True)
     if rows := text.difference_rows(found):

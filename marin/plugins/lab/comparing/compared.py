@@ -15,6 +15,7 @@ from typing import Literal
 
 from marin.errors import UsageError
 from marin.history.run import Run
+from marin.history.table.beside import BITS, COST, SECONDS
 from marin.history.table.comparable import beside_all
 from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
@@ -23,15 +24,11 @@ from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
 
-SECONDS = "seconds"
-USUAL = (NUMBERS[HELD_OUT], "evaluate.bits_per_byte", NUMBERS[LAST], SPEED)
+USUAL = (NUMBERS[HELD_OUT], BITS, NUMBERS[LAST], SPEED)
 """What is compared unless something else is asked for, as far as the runs have it."""
-CALLED = {metric: word for word, metric in NUMBERS.items() if word != "train_loss"} | {
-    SPEED: "tokens/s",
-    "evaluate.bits_per_byte": "bits per byte",
-}
+CALLED = {metric: word for word, metric in NUMBERS.items() if word != "train_loss"}
 """Numbers that people call by a word of its own, as every table does."""
-OF_MACHINES = (SPEED, ENERGY, SECONDS)
+OF_MACHINES = (SPEED, ENERGY, SECONDS, COST)
 """Numbers that are shown, and tested only where somebody asks for them."""
 ALONE = "all alike"
 NO_SEED = -(2**64)
@@ -78,22 +75,8 @@ class Compared:
         return next(one for one in self.groups if one.name == name)
 
 
-def numbers_of(run: Run) -> dict[str, float]:
-    """All numbers of a run as ``step.name``, with its bits per byte and its time where they follow."""
-    found = dict(run.metrics)
-    if (bits := run.bits_per_byte) is not None:
-        found.setdefault("evaluate.bits_per_byte", bits)
-    executed = [step.seconds for step in run.steps.values() if not step.cached]
-    if executed:
-        found[SECONDS] = math.fsum(executed)
-    return found
-
-
 def compared(
-    selection: Selection,
-    metrics: Sequence[str] = (),
-    baseline: str = "",
-    more: Mapping[str, Mapping[str, float]] | None = None,
+    selection: Selection, metrics: Sequence[str], baseline: str, more: Mapping[str, Mapping[str, float]]
 ) -> Compared:
     """The runs of a selection held against each other. ``metrics``: which numbers, by any name that lists take; ``baseline``: a
     run, or KEY=VALUE,… as far as they tell the group; ``more``: numbers beside those of a run's steps, by run.
@@ -103,7 +86,7 @@ def compared(
     """
     views = {run.run: run for run in selection.runs}
     found = key_differences({name: run.started.body.recipe for name, run in views.items()})
-    numbers = {name: {**numbers_of(run), **(more or {}).get(name, {})} for name, run in views.items()}
+    numbers = {name: {**run.metrics, **more.get(name, {})} for name, run in views.items()}
     names = _metrics(metrics, numbers, selection)
     arms = dict(selection.arms)
     notes: list[str] = []
@@ -197,7 +180,7 @@ def _groups(
     for run in views:
         key = (arms[run],) if run in arms else tuple(found.values[run][key] for key in found.without_seed)
         parted.setdefault(key, []).append(run)
-    order = sorted(parted, key=lambda key: tuple(map(_rank, key)))
+    order = sorted(parted, key=lambda key: tuple(map(rank, key)))
     titles = short_titles(found.keys)
     groups: list[Group] = []
     for key in order:
@@ -289,7 +272,8 @@ def _equal_values(one: str, other: str) -> bool:
         return one == other
 
 
-def _rank(value: str) -> tuple[int, float, str]:
+def rank(value: str) -> tuple[int, float, str]:
+    """Its place among the values of a key: numbers by size, before words."""
     try:
         return 0, float(value), ""
     except ValueError:

@@ -7,13 +7,16 @@ import base64
 from marin.plugins.lab.comparing import text
 from marin.plugins.lab.comparing.compared import Compared, called
 from marin.plugins.lab.comparing.importance import METHOD
-from marin.plugins.lab.comparing.pictures import pictures
+from marin.plugins.lab.comparing.pictures import NARROW, pictures
 from marin.reporting.template import render
 
 
 def page(found: Compared, runs: str = "") -> bytes:
     """The page. ``runs``: where the pages of runs lie from it, with ``{run}`` for the id; "" where there are none."""
-    drawn = [(said, base64.b64encode(image).decode()) for said, image in pictures(found)]
+    pairs = zip(pictures(found), pictures(found, NARROW), strict=True)
+    drawn = [
+        (said, *(base64.b64encode(image).decode() for image in (wide, narrow))) for (said, wide), (_, narrow) in pairs
+    ]
     return render(
         "experiments/compared.html.j2",
         title=found.title,
@@ -21,8 +24,9 @@ def page(found: Compared, runs: str = "") -> bytes:
         verdict=found.verdict,
         because=found.because,
         group_titles=text.group_titles(found)[:-1],
-        groups=[row[:-1] for row in text.group_rows(found)],
+        groups=[[cell.replace(" ± ", "\xa0±\xa0") for cell in row[:-1]] for row in text.group_rows(found)],
         spread=text.SPREAD,
+        ends=text.ends(found),
         many=len(found.groups) > text.FEW,
         pictures=drawn,
         baseline=found.baseline,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from marin.history.table.varied import short_value
-from marin.plugins.lab.comparing.compared import Compared, Group, called
+from marin.plugins.lab.comparing.compared import Compared, called, rank
 from marin.plugins.lab.comparing.text import mean_curve
 from marin.process.text import visible
 from marin.reporting.fonts import use_font_cache
@@ -25,10 +25,16 @@ SCALE = "viridis"
 DARKEST, LIGHTEST = 0.05, 0.85
 """Of the scale: its last tenth is too light to be seen on white."""
 MOST_NAMES, MOST_KEYS = 10, 6
+GROUND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+"""Behind a word that lines cross."""
 PAINTED: dict[Any, Any] = {"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}
 
 
-def pictures(found: Compared) -> list[tuple[str, bytes]]:
+WIDE, NARROW = 8.0, 4.3
+"""Inches of a picture on a desk, and on a telephone, where it is as tall as it has to be."""
+
+
+def pictures(found: Compared, width: float = WIDE) -> list[tuple[str, bytes]]:
     """What each shows, in words, and its SVG; only those that have something to show."""
     use_font_cache()
     import matplotlib  # a second; only where a page is drawn
@@ -39,25 +45,30 @@ def pictures(found: Compared) -> list[tuple[str, bytes]]:
             drawn.append(
                 (
                     "train loss by train step, a thin line for each run, a thick one for the mean over seeds",
-                    _curves(found),
+                    _curves(found, width),
                 )
             )
         keys = list(found.varied.without_seed[:MOST_KEYS])
         metric = found.metrics[0]
         if keys and any(metric in values for values in found.values.values()):
-            drawn.append((f"{called(metric)} by {', '.join(keys)}, a dot for each run", _scatter(found, keys, metric)))
+            drawn.append(
+                (f"{called(metric)} by {', '.join(keys)}, a dot for each run", _scatter(found, keys, metric, width))
+            )
             if len(keys) > 1:
                 drawn.append(
                     (
-                        f"each run as a line through {', '.join(keys)} to {called(metric)}",
-                        _parallel(found, keys, metric),
+                        f"each run as a line through {', '.join(keys)} to {called(metric)}: the darker, the lower",
+                        _parallel(found, keys, metric, width),
                     )
                 )
     return drawn
 
 
-def _curves(found: Compared) -> bytes:
-    figure, axes = _figure(8.0, 3.8)
+def _curves(found: Compared, width: float) -> bytes:
+    from matplotlib.ticker import MaxNLocator
+
+    named, columns = len(found.groups) <= MOST_NAMES, 1 if width < WIDE else 2
+    figure, axes = _figure(width, 3.4 + (0.2 * -(-len(found.groups) // columns) if named else 0))
     for group, colour in zip(found.groups, _colours(found), strict=True):
         for run in group.runs if len(group.runs) > 1 else ():
             _curve_in(axes, found.losses[run], colour, width=0.6, strength=0.45)
@@ -65,7 +76,10 @@ def _curves(found: Compared) -> bytes:
         axes.plot([], [], color=colour, linewidth=2.0, label=_legend(group.name))
     axes.set_xlabel("train step")
     axes.set_ylabel("train loss")
-    _with_names(axes, len(found.groups))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    if named:  # of more, the table beside it has them all
+        for text in figure.legend(loc="outside lower left", ncols=columns, frameon=False, fontsize=9).get_texts():
+            text.set_parse_math(False)
     return _svg(figure, "train loss by train step")
 
 
@@ -77,11 +91,12 @@ def _curve_in(axes: Axes, curve: Mapping[int, float], colour: Any, *, width: flo
     )
 
 
-def _scatter(found: Compared, keys: Sequence[str], metric: str) -> bytes:
-    figure, _ = _figure(8.0, 3.2, empty=True)
+def _scatter(found: Compared, keys: Sequence[str], metric: str, width: float) -> bytes:
+    side_by_side = width >= WIDE
+    figure, _ = _figure(width, 3.2 if side_by_side else 2.4 * len(keys), empty=True)
     colours = dict(zip((group.name for group in found.groups), _colours(found), strict=True))
     for place, key in enumerate(keys):
-        axes = figure.add_subplot(1, len(keys), place + 1)
+        axes = figure.add_subplot(*((1, len(keys)) if side_by_side else (len(keys), 1)), place + 1)
         numbers, names = _axis([group.values.get(key, "") for group in found.groups])
         for group, x in zip(found.groups, numbers, strict=True):
             values = [found.values[run][metric] for run in group.runs if metric in found.values[run]]
@@ -96,7 +111,8 @@ def _scatter(found: Compared, keys: Sequence[str], metric: str) -> bytes:
             axes.set_xticks(sorted(set(numbers)), [f"{one:g}" for one in sorted(set(numbers))])
             axes.minorticks_off()
         axes.set_xlabel(found.varied.titles[key], parse_math=False)
-        if place == 0:
+        axes.margins(x=0.12)
+        if place == 0 or not side_by_side:
             axes.set_ylabel(called(metric), parse_math=False)
         else:
             axes.tick_params(labelleft=False)
@@ -104,8 +120,8 @@ def _scatter(found: Compared, keys: Sequence[str], metric: str) -> bytes:
     return _svg(figure, f"{called(metric)} by key")
 
 
-def _parallel(found: Compared, keys: Sequence[str], metric: str) -> bytes:
-    figure, axes = _figure(8.0, 3.6)
+def _parallel(found: Compared, keys: Sequence[str], metric: str, width: float) -> bytes:
+    figure, axes = _figure(width, 3.6)
     columns: list[list[float]] = []
     ticks: list[list[tuple[float, str]]] = []
     runs = [(group, run) for group in found.groups for run in group.runs if metric in found.values[run]]
@@ -113,7 +129,9 @@ def _parallel(found: Compared, keys: Sequence[str], metric: str) -> bytes:
         numbers, names = _axis([group.values.get(key, "") for group, _ in runs])
         places = _between(numbers)
         columns.append(places)
-        shown = {place: short_value(group.values.get(key, "")) for place, (group, _) in zip(places, runs, strict=True)}
+        shown = {
+            at: short_value(group.values.get(key, "")) or "none" for at, (group, _) in zip(places, runs, strict=True)
+        }
         ticks.append(_few(sorted(shown.items()), named=names is not None))
     ends = [found.values[run][metric] for _, run in runs]
     columns.append(_between(ends))
@@ -124,12 +142,12 @@ def _parallel(found: Compared, keys: Sequence[str], metric: str) -> bytes:
     for x, marks in enumerate(ticks):
         axes.axvline(x, color="#24292f", linewidth=0.8)
         for y, text in marks:
-            axes.text(x + 0.02, y, _legend(text, 12), fontsize=8, va="center", parse_math=False)
-    axes.set_xticks(
-        range(len(columns)), [*(found.varied.titles[key] for key in keys), called(metric)], parse_math=False
-    )
+            axes.text(x + 0.03, y, _legend(text, 12), fontsize=8, va="center", parse_math=False, bbox=GROUND)
+    names = [*(found.varied.titles[key] for key in keys), called(metric)]
+    lines = ["\n" * (x % 2) + name for x, name in enumerate(names)]  # two that are long stand on two lines
+    axes.set_xticks(range(len(columns)), lines, parse_math=False)
     axes.set_yticks([])
-    axes.set_xlim(-0.1, len(columns) - 0.7)
+    axes.set_xlim(-0.3, len(columns) - 0.6)
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     return _svg(figure, "all keys")
 
@@ -160,26 +178,10 @@ def _between(numbers: Sequence[float]) -> list[float]:
 
 
 def _colours(found: Compared) -> list[Any]:
-    """One for each group, by the first key that varies."""
-    keys = found.varied.without_seed
-    if not keys:
-        return _scale([0.3] * len(found.groups))
-    if len(keys) > 1:
-        order = sorted(range(len(found.groups)), key=lambda i: _sorted_by(found.groups[i], keys))
-        ranks = {i: rank for rank, i in enumerate(order)}
-        return _scale(_between([float(ranks[i]) for i in range(len(found.groups))]))
-    return _scale(_between(_axis([group.values[keys[0]] for group in found.groups])[0]))
-
-
-def _sorted_by(group: Group, keys: Sequence[str]) -> tuple[tuple[float, str], ...]:
-    return tuple(_sortable(group.values[key]) for key in keys)
-
-
-def _sortable(value: str) -> tuple[float, str]:
-    try:
-        return float(value), ""
-    except ValueError:
-        return math.inf, value
+    """One for each group, by the rank of its values: two that are near each other have to be told apart too."""
+    keys, count = found.varied.without_seed, len(found.groups)
+    order = sorted(range(count), key=lambda i: [rank(found.groups[i].values[key]) for key in keys])
+    return _scale(_between([float(order.index(i)) for i in range(count)]))
 
 
 def _scale(places: Sequence[float]) -> list[Any]:
@@ -205,13 +207,6 @@ def _figure(width: float, height: float, *, empty: bool = False) -> tuple[Figure
 def _quiet(axes: Axes) -> None:
     axes.grid(axis="y", linewidth=0.4)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _with_names(axes: Axes, count: int) -> None:
-    if count > MOST_NAMES:
-        return  # the table beside it has them all
-    for text in axes.legend(frameon=False, fontsize=9).get_texts():
-        text.set_parse_math(False)
 
 
 def _legend(name: str, most: int = 44) -> str:

@@ -68,10 +68,17 @@ def cell(group: Group, metric: str) -> str:
     told = group.summaries.get(metric)
     if told is None:
         return "–"
-    digits = 6 if abs(told.mean) < 1e4 else 5
-    shown = number(told.mean, digits) + (f" ± {number(told.sd, 2)}" if told.sd is not None else "")
+    shown = with_spread(told.mean, told.sd)
     words = group.beside.get(metric, ())
     return f"{shown} ({', '.join(words)})" if words else shown
+
+
+def with_spread(mean: float, sd: float | None) -> str:
+    """Mean and spread in plain decimals: the spread by two digits, the mean by one more, and of a great number its units."""
+    if not sd or not 1e-4 <= sd < 1e7:
+        return number(mean, 6 if abs(mean) < 1e4 else 5) + ("" if sd is None else f" ± {number(sd, 2)}")
+    places = 1 - math.floor(math.log10(sd))
+    return f"{mean:.{places + 1 if places > 0 else 0}f} ± {sd:.{max(places, 0)}f}"
 
 
 def _ranges(seeds: Sequence[str]) -> str:
@@ -82,13 +89,28 @@ def _ranges(seeds: Sequence[str]) -> str:
     return ", ".join(seeds) if len(seeds) <= 4 else f"{len(seeds)} seeds"
 
 
+def ends(found: Compared) -> str:
+    """Where the first number is least and where greatest, of what can be compared; "" where there is nothing to order."""
+    metric = found.metrics[0]
+    told = [one for one in found.groups if metric in one.summaries and not one.beside.get(metric)]
+    means = sorted({one.summaries[metric].mean: one for one in told}.items())
+    if len(means) < 2:
+        return ""
+    (_, least), *_, (_, greatest) = means
+    lowest, highest = (f"{one.name}: {cell(one, metric)}" for one in (least, greatest))
+    return f"{called(metric)} is least at {lowest}; greatest at {highest}"
+
+
 FEW = 8
 DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "p", "p (Holm)", "test")
 
 
 def printable_differences(found: Compared) -> list[Comparison]:
-    """The differences of which something can be said; without any such, all of them if they are few."""
+    """The differences of which something can be said, of many groups those in the first number; without any such, all of them if
+    they are few."""
     said = [item for item in found.differences if item.interval is not None or item.p is not None]
+    if found.verdict == "exploratory" and len(found.groups) > FEW:
+        said = [item for item in said if item.metric == found.metrics[0]]
     return said or (list(found.differences) if len(found.groups) <= FEW else [])
 
 
@@ -145,7 +167,7 @@ def remarks(found: Compared) -> list[str]:
     left_out = len(found.differences) - len(printable_differences(found))
     if left_out:
         said.append(
-            f"{several(left_out, 'differences')} of single runs, of which nothing can be said, are left out; --json has them"
+            f"{several(left_out, 'differences')} of other numbers, or of single runs, are left out; --metric or --json has them"
         )
     arms: dict[str, list[str]] = {}
     for item in printable_differences(found):

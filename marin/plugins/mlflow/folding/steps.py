@@ -12,15 +12,7 @@ from marin.plugins.mlflow.folding import training
 from marin.plugins.mlflow.folding.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.process.text import short
-from marin.record.events import (
-    MetricsRecorded,
-    Output,
-    StepCached,
-    StepCompleted,
-    StepFailed,
-    StepStarted,
-    TrainStarted,
-)
+from marin.record import events
 
 DATASETS = ("corpus", "tokens")
 """Steps whose outputs MLflow shows as data sets."""
@@ -28,7 +20,7 @@ OF_THE_MODEL = ("train", "evaluate")
 """Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
 
-def started(recorded: RecordedEvent, projected: ProjectedRun, body: StepStarted) -> Iterator[Intent]:
+def started(recorded: RecordedEvent, projected: ProjectedRun, body: events.StepStarted) -> Iterator[Intent]:
     """An attempt begins; whatever was before, run and step are running."""
     yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
@@ -40,7 +32,7 @@ def started(recorded: RecordedEvent, projected: ProjectedRun, body: StepStarted)
         yield Status(projected.id(), "RUNNING", None)
 
 
-def completed(recorded: RecordedEvent, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
+def completed(recorded: RecordedEvent, projected: ProjectedRun, body: events.StepCompleted) -> Iterator[Intent]:
     """The step has its output."""
     yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
@@ -58,7 +50,7 @@ def completed(recorded: RecordedEvent, projected: ProjectedRun, body: StepComple
 
 
 def cached(
-    recorded: RecordedEvent, projected: ProjectedRun, body: StepCached, source: ProjectedRun | None
+    recorded: RecordedEvent, projected: ProjectedRun, body: events.StepCached, source: ProjectedRun | None
 ) -> Iterator[Intent]:
     """A result is taken over. From the run that made it (``source``) it brings curve, measurements and model along."""
     yield from _open(recorded, projected, body.step)
@@ -72,7 +64,7 @@ def cached(
     yield Status(run, "FINISHED", recorded.time)
 
 
-def failed(recorded: RecordedEvent, projected: ProjectedRun, body: StepFailed) -> Iterator[Intent]:
+def failed(recorded: RecordedEvent, projected: ProjectedRun, body: events.StepFailed) -> Iterator[Intent]:
     """The step stopped, and with it the run: by itself, or by somebody."""
     yield from _open(recorded, projected, body.step)
     run, stopped = projected.id(body.step), was_interrupted(body)
@@ -83,13 +75,13 @@ def failed(recorded: RecordedEvent, projected: ProjectedRun, body: StepFailed) -
     yield Status(projected.id(), ended, recorded.time)
 
 
-def train_started(recorded: RecordedEvent, projected: ProjectedRun, body: TrainStarted) -> Iterator[Intent]:
+def train_started(recorded: RecordedEvent, projected: ProjectedRun, body: events.TrainStarted) -> Iterator[Intent]:
     """An attempt at training."""
     yield from _open(recorded, projected, "train")
     yield Tags(projected.id("train"), {"marin.devices": str(body.devices)})
 
 
-def measured(recorded: RecordedEvent, projected: ProjectedRun, body: MetricsRecorded) -> Iterator[Intent]:
+def measured(recorded: RecordedEvent, projected: ProjectedRun, body: events.MetricsRecorded) -> Iterator[Intent]:
     """Measurements stand on the run, so that they can be laid over its loss; a segment told again adds nothing."""
     for series in body.series:
         values = map(float.fromhex, series.values)
@@ -120,7 +112,7 @@ def _metrics(
             yield from projected.tell(told, step, again=True)
 
 
-def _data(projected: ProjectedRun, step: str, inputs: Mapping[str, str], output: Output) -> Iterator[Intent]:
+def _data(projected: ProjectedRun, step: str, inputs: Mapping[str, str], output: events.Output) -> Iterator[Intent]:
     """Data sets: what a data step makes is shown on the run and on the step, what a step reads on the step."""
     if step in DATASETS:
         for run in (projected.id(), projected.id(step)):
@@ -131,7 +123,7 @@ def _data(projected: ProjectedRun, step: str, inputs: Mapping[str, str], output:
             yield _data_set(projected.id(step), projected, source, state.output, "input")
 
 
-def _data_set(run: str, projected: ProjectedRun, step: str, output: Output, context: str) -> DataUsed:
+def _data_set(run: str, projected: ProjectedRun, step: str, output: events.Output, context: str) -> DataUsed:
     name = projected.recipe("dataset").get("name")
     profile: dict[str, object] = {"kind": output.kind, "size": output.size}
     shown = f"{name}/{step}" if isinstance(name, str) else step

@@ -13,15 +13,7 @@ from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.curves import OF_STATE
 from marin.plugins.mlflow.folding.intents import Intent, ModelLogged, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
-from marin.record.events import (
-    TEXT_SAMPLES,
-    CheckpointSaved,
-    EvalCompleted,
-    LoopSegment,
-    ModelExported,
-    StepCompleted,
-    TrainSegment,
-)
+from marin.record import events
 from marin.record.verdicts import EVALUATION
 
 EXPORTED = (
@@ -30,7 +22,9 @@ EXPORTED = (
 )
 
 
-def segment(recorded: RecordedEvent, projected: ProjectedRun, body: TrainSegment | LoopSegment) -> Iterator[Intent]:
+def segment(
+    recorded: RecordedEvent, projected: ProjectedRun, body: events.TrainSegment | events.LoopSegment
+) -> Iterator[Intent]:
     """The losses of train steps that have none yet; a loss that differs from the one that the same execution told is told
     of."""
     losses = dict(zip(range(body.start, body.end), map(float.fromhex, body.losses), strict=False))
@@ -44,7 +38,7 @@ def segment(recorded: RecordedEvent, projected: ProjectedRun, body: TrainSegment
         yield Tags(projected.id(), {"marin.disagreement": twice})
 
 
-def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: CheckpointSaved) -> Iterator[Intent]:
+def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: events.CheckpointSaved) -> Iterator[Intent]:
     """A training checkpoint is a model of its own, each state once."""
     known = any(saved.state == body.state for saved in projected.checkpoints)
     projected.checkpoints.append(body)
@@ -70,7 +64,7 @@ def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: Checkpoin
         )
 
 
-def evaluated(recorded: RecordedEvent, projected: ProjectedRun, body: EvalCompleted) -> Iterator[Intent]:
+def evaluated(recorded: RecordedEvent, projected: ProjectedRun, body: events.EvalCompleted) -> Iterator[Intent]:
     """What the evaluation measured stands on the run. What is told of it after its step had its result belongs to some
     later doing, and changes no number of that result: a list says the same."""
     known = projected.fold.states.get("evaluate")
@@ -85,7 +79,7 @@ def measured(recorded: RecordedEvent, projected: ProjectedRun, body: Any) -> Ite
     that was withdrawn, on which no verdict is."""
     if not projected.stands(body.state):
         return
-    if isinstance(body, EvaluationRecorded) and body.harness == TEXT_SAMPLES and not projected.sampled:
+    if isinstance(body, EvaluationRecorded) and body.harness == events.TEXT_SAMPLES and not projected.sampled:
         projected.sampled = True
         yield Tags(projected.id(), {"mlflow.loggedArtifacts": json.dumps([{"path": SAMPLES, "type": "table"}])})
     for name, numbers in numbers_of(body).items():
@@ -95,7 +89,7 @@ def measured(recorded: RecordedEvent, projected: ProjectedRun, body: Any) -> Ite
             yield from projected.curves.measured(told, body.state)
 
 
-def exported(recorded: RecordedEvent, projected: ProjectedRun, body: ModelExported) -> Iterator[Intent]:
+def exported(recorded: RecordedEvent, projected: ProjectedRun, body: events.ModelExported) -> Iterator[Intent]:
     """A model that left in a public format: a version of the experiment's registered model, each content once."""
     if any(known.output.digest == body.output.digest for known in projected.exports):
         return
@@ -121,10 +115,10 @@ def exported(recorded: RecordedEvent, projected: ProjectedRun, body: ModelExport
     yield ModelRegistered(name, model, run, recorded.time, body.output.artifact, tags, EXPORTED)
 
 
-def exported_by_step(recorded: RecordedEvent, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
+def exported_by_step(recorded: RecordedEvent, projected: ProjectedRun, body: events.StepCompleted) -> Iterator[Intent]:
     """A log without model.exported still tells what the model is: the output of the step, made from that of train."""
     trained = body.inputs.get("train", body.output.digest)
-    made = ModelExported(run=body.run, format=body.output.kind, model=trained, output=body.output)
+    made = events.ModelExported(run=body.run, format=body.output.kind, model=trained, output=body.output)
     yield from exported(recorded, projected, made)
 
 

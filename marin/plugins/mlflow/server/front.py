@@ -24,8 +24,9 @@ from marin.plugins.mlflow.server.gate import Application, Receive, Scope, Send
 
 COLUMNS = {
     "metrics.`evaluate.loss`": 100,
-    "metrics.`evaluate.perplexity`": 142,
+    "metrics.`loop.loss_last`": 100,
     "tags.`marin.verified`": 150,
+    "metrics.`evaluate.perplexity`": 142,
     "tags.`marin.model`": 100,
     "tags.`marin.data`": 88,
     "params.`seed`": 52,
@@ -113,8 +114,12 @@ def varied_columns(database: Path) -> dict[str, dict[str, int]]:
     ):
         asked = "SELECT experiment_id, value FROM experiment_tags WHERE key = ?"
         for number, keys in connection.execute(asked, (VARIED_TAG,)):
-            names = (f"params.`{key}`" for key in json.loads(keys)[:MOST_VARIED] if key not in NAMED)
-            found[str(number)] = {name: 110 for name in names if name not in COLUMNS}
+            told = {
+                f"params.`{key}`": max(110, 7 * len(key) + 20)
+                for key in json.loads(keys)[:MOST_VARIED]
+                if key not in NAMED
+            }
+            found[str(number)] = {name: width for name, width in told.items() if name not in COLUMNS}
     return found
 
 

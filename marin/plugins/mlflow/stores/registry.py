@@ -22,15 +22,7 @@ from mlflow.store.artifact.utils.models import _parse_model_uri
 from mlflow.store.model_registry.dbmodels.models import SqlModelVersionTag
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as TrackingStore
-from mlflow.utils.validation import (
-    _validate_model_alias_name,
-    _validate_model_alias_name_reserved,
-    _validate_model_name,
-    _validate_model_renaming,
-    _validate_model_version_tag,
-    _validate_registered_model_tag,
-    _validate_tag_name,
-)
+from mlflow.utils import validation
 
 from marin.plugins.mlflow.folding.logged import OF_CONTEXT, is_reserved
 from marin.plugins.mlflow.folding.operations import (
@@ -58,9 +50,9 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self, name: str, tags: Any = None, description: str | None = None, deployment_job_id: str | None = None
     ) -> Any:
         """As MLflow's."""
-        _validate_model_name(name)
+        validation._validate_model_name(name)
         for tag in tags or []:
-            _validate_registered_model_tag(tag.key, tag.value)
+            validation._validate_registered_model_tag(tag.key, tag.value)
         if deployment_job_id:
             raise MlflowException(
                 "a deployment job of a registered model has no event in Marin's ledger, so it is refused",
@@ -86,7 +78,7 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
         """As MLflow's; the events before say the name that it had."""
-        _validate_model_renaming(new_name)
+        validation._validate_model_renaming(new_name)
         self.get_registered_model(name)
         if new_name != name:
             if self._known(new_name) is not None:
@@ -101,13 +93,13 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def set_registered_model_tag(self, name: str, tag: Any) -> None:
         """As MLflow's."""
-        _validate_registered_model_tag(tag.key, tag.value)
+        validation._validate_registered_model_tag(tag.key, tag.value)
         self.get_registered_model(name)
         self._change(RegisteredChangedValues(name, tags={tag.key: str(tag.value)}))
 
     def delete_registered_model_tag(self, name: str, key: str) -> None:
         """As MLflow's; the event that set it stays."""
-        _validate_tag_name(key)
+        validation._validate_tag_name(key)
         if key in self.get_registered_model(name).tags:
             self._change(RegisteredChangedValues(name, untagged=[key]))
 
@@ -123,9 +115,9 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         model_id: str | None = None,
     ) -> Any:
         """As MLflow's; where the files of a source ``models:/…`` lie is kept beside it."""
-        _validate_model_name(name)
+        validation._validate_model_name(name)
         for tag in tags or []:
-            _validate_model_version_tag(tag.key, tag.value)
+            validation._validate_model_version_tag(tag.key, tag.value)
         self.get_registered_model(name)
         location = source
         if source.startswith("models:/"):
@@ -186,7 +178,7 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def set_model_version_tag(self, name: str, version: Any, tag: Any) -> None:
         """As MLflow's."""
-        _validate_model_version_tag(tag.key, tag.value)
+        validation._validate_model_version_tag(tag.key, tag.value)
         found = self.get_model_version(name, version)
         self._recorder.record(
             found.run_id or "",
@@ -195,20 +187,20 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def delete_model_version_tag(self, name: str, version: Any, key: str) -> None:
         """As MLflow's; the event that set it stays."""
-        _validate_tag_name(key)
+        validation._validate_tag_name(key)
         if key in self.get_model_version(name, version).tags:
             self._change_version(name, version, untagged=[key])
 
     def set_registered_model_alias(self, name: str, alias: str, version: Any) -> None:
         """As MLflow's."""
-        _validate_model_alias_name(alias)
-        _validate_model_alias_name_reserved(alias)
+        validation._validate_model_alias_name(alias)
+        validation._validate_model_alias_name_reserved(alias)
         found = self.get_model_version(name, version)
         self._recorder.record(found.run_id or "", ("alias", AliasValues(name, alias, self._token(found))))
 
     def delete_registered_model_alias(self, name: str, alias: str) -> None:
         """As MLflow's; the event that set it stays."""
-        _validate_model_alias_name(alias)
+        validation._validate_model_alias_name(alias)
         if alias in self.get_registered_model(name).aliases:
             self._recorder.record("", ("alias_gone", AliasGoneValues(name, alias)))
 

@@ -25,25 +25,13 @@ from mlflow.protos.databricks_pb2 import (
 )
 from mlflow.store.entities.paged_list import PagedList
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.utils import validation
 from mlflow.utils.async_logging.async_logging_queue import (
     ASYNC_LOGGING_STATUS_CHECK_THREAD_PREFIX,
     ASYNC_LOGGING_WORKER_THREAD_PREFIX,
     AsyncLoggingQueue,
 )
 from mlflow.utils.name_utils import _generate_random_name
-from mlflow.utils.validation import (
-    _validate_batch_log_data,
-    _validate_batch_log_limits,
-    _validate_dataset_inputs,
-    _validate_experiment_name,
-    _validate_experiment_tag,
-    _validate_logged_model_name,
-    _validate_metric,
-    _validate_param,
-    _validate_param_keys_unique,
-    _validate_run_id,
-    _validate_tag,
-)
 
 from marin.history.projection.text import LOSS
 from marin.plugins.mlflow.folding import operations
@@ -84,9 +72,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def create_experiment(self, name: str, artifact_location: str | None = None, tags: Any = None) -> str:
         """As MLflow's; artifacts always go to the store."""
-        _validate_experiment_name(name)
+        validation._validate_experiment_name(name)
         for tag in tags or []:
-            _validate_experiment_tag(tag.key, tag.value)
+            validation._validate_experiment_tag(tag.key, tag.value)
         self._check_is_new(name)
         if artifact_location and not artifact_location.startswith("marin:"):
             raise MlflowException(
@@ -97,7 +85,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def rename_experiment(self, experiment_id: str, new_name: str) -> None:
         """As MLflow's; the events before say the name that it had."""
-        _validate_experiment_name(new_name)
+        validation._validate_experiment_name(new_name)
         experiment = self.get_experiment(experiment_id)
         if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
             raise MlflowException("Cannot rename a non-active experiment.", INVALID_STATE)
@@ -115,7 +103,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def set_experiment_tag(self, experiment_id: str, tag: Any) -> None:
         """As MLflow's."""
-        _validate_experiment_tag(tag.key, tag.value)
+        validation._validate_experiment_tag(tag.key, tag.value)
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
         self._recorder.record(
@@ -161,16 +149,16 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def log_metric(self, run_id: str, metric: Any) -> None:
         """As MLflow's."""
-        _validate_metric(metric.key, metric.value, metric.timestamp, metric.step)
+        validation._validate_metric(metric.key, metric.value, metric.timestamp, metric.step)
         self.log_batch(run_id, [metric], [], [])
 
     def log_param(self, run_id: str, param: Any) -> None:
         """As MLflow's: a value that stands is not overwritten."""
-        self.log_batch(run_id, [], [_validate_param(param.key, param.value)], [])
+        self.log_batch(run_id, [], [validation._validate_param(param.key, param.value)], [])
 
     def set_tag(self, run_id: str, tag: Any) -> None:
         """As MLflow's."""
-        self.log_batch(run_id, [], [], [_validate_tag(tag.key, tag.value)])
+        self.log_batch(run_id, [], [], [validation._validate_tag(tag.key, tag.value)])
 
     def delete_tag(self, run_id: str, key: str) -> None:
         """As MLflow's; the event that set it stays."""
@@ -180,10 +168,10 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def log_batch(self, run_id: str, metrics: Any, params: Any, tags: Any) -> None:
         """As MLflow's: one durable batch."""
-        _validate_run_id(run_id)
-        metrics, params, tags = _validate_batch_log_data(metrics, params, tags)
-        _validate_batch_log_limits(metrics, params, tags)
-        _validate_param_keys_unique(params)
+        validation._validate_run_id(run_id)
+        metrics, params, tags = validation._validate_batch_log_data(metrics, params, tags)
+        validation._validate_batch_log_limits(metrics, params, tags)
+        validation._validate_param_keys_unique(params)
         run = self._active(run_id)
         known = run.data.params
         for param in params:
@@ -218,11 +206,11 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def log_inputs(self, run_id: str, datasets: Any = None, models: Any = None) -> None:
         """As MLflow's."""
-        _validate_run_id(run_id)
+        validation._validate_run_id(run_id)
         if datasets is not None:
             if not isinstance(datasets, list):
                 raise TypeError(f"Argument 'datasets' should be a list, got '{type(datasets)}'")
-            _validate_dataset_inputs(datasets)
+            validation._validate_dataset_inputs(datasets)
         run = self._active(run_id)
         experiment = self.get_experiment(run.info.experiment_id).name
         first = {(some.dataset.name, some.dataset.digest): some for some in reversed(datasets or [])}
@@ -270,7 +258,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         """As MLflow's: the history of models in a tag."""
         history = json.loads(self._active(run_id).data.tags.get(HISTORY_TAG, "[]"))
         history.append(mlflow_model.get_tags_dict())
-        tag = _validate_tag(HISTORY_TAG, json.dumps(history))
+        tag = validation._validate_tag(HISTORY_TAG, json.dumps(history))
         self._recorder.record(run_id, ("log", operations.LogValues(tags={tag.key: tag.value})))
 
     def create_logged_model(
@@ -283,7 +271,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         model_type: str | None = None,
     ) -> Any:
         """As MLflow's; its id is drawn here and kept in the event."""
-        _validate_logged_model_name(name)
+        validation._validate_logged_model_name(name)
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
         model = uuid.uuid4().hex

@@ -25,23 +25,11 @@ import ledger
 from ledger import Malformed, Storage, Tampered, VerifierKey, WitnessPolicy, describe_tree
 from marin.errors import UsageError
 from marin.export.envelope import envelope_of
+from marin.plugins.sharing.dossier import layout
 from marin.plugins.sharing.dossier.documents.eu import open_fields
 from marin.plugins.sharing.dossier.documents.making import documents, first_difference
 from marin.plugins.sharing.dossier.evidence import FOLDER, proven_in, run_events
 from marin.plugins.sharing.dossier.facts import Subject
-from marin.plugins.sharing.dossier.layout import (
-    ATTESTATION,
-    ATTESTATIONS,
-    CHAIN,
-    MANIFESTS,
-    MODEL,
-    PREDICATE,
-    PUBLIC_KEY,
-    SIGNATURE,
-    UNSIGNED,
-    subject_of,
-    writer,
-)
 from marin.plugins.sharing.in_toto import payloads
 from marin.plugins.sharing.in_toto_layout import check_chain
 from marin.plugins.sharing.model_signing import check_folder
@@ -70,11 +58,11 @@ def judge_dossier(place: Path | str, trusted: Sequence[VerifierKey], policy: Wit
         with copied(ledger.open_storage(place, readonly=True), "", keys) as copy:
             return judge_dossier(copy, keys, policy)
     folder = place
-    if not (folder / ATTESTATION).is_file():
+    if not (folder / layout.ATTESTATION).is_file():
         raise UsageError(
             "not a dossier",
             where=str(folder),
-            expected=f"a folder with {ATTESTATION}",
+            expected=f"a folder with {layout.ATTESTATION}",
             found="none",
             cure="marin export RUN --dossier DIR writes one",
         )
@@ -86,19 +74,21 @@ def judge_dossier(place: Path | str, trusted: Sequence[VerifierKey], policy: Wit
         return verdicts[name].outcome in ("PASS", "PARTIAL")
 
     def files() -> Verdict:
-        found["said"] = said = attested(_read(folder, ATTESTATION), keys, PREDICATE, where=ATTESTATION)
-        check_files(said.files, digests(folder, ATTESTATION))
+        found["said"] = said = attested(
+            _read(folder, layout.ATTESTATION), keys, layout.PREDICATE, where=layout.ATTESTATION
+        )
+        check_files(said.files, digests(folder, layout.ATTESTATION))
         return Verdict("PASS", (f"{len(said.files)} files are those that {said.key} signed",))
 
     def events() -> Verdict:
         found["proven"] = shown = proven_in(folder, keys)
-        check_signer(shown, found["said"].key, where=ATTESTATION)
+        check_signer(shown, found["said"].key, where=layout.ATTESTATION)
         run, about = str(found["said"].said.get("run")), shown.checkpoint
         said = found["said"].said
         if said != {"run": run, "writer": str(said.get("writer")), "log": about.origin}:
             raise Malformed(
                 "a dossier that says more than is judged",
-                where=ATTESTATION,
+                where=layout.ATTESTATION,
                 expected="its run, its writer and its log",
                 found=", ".join(sorted(said))[:200],
             )
@@ -110,8 +100,8 @@ def judge_dossier(place: Path | str, trusted: Sequence[VerifierKey], policy: Wit
         return known.graded(Verdict("PASS", (inside, *known.lines, *agree.lines)))
 
     def fields() -> Verdict:
-        manifests = {step: _read(folder, file) for step, file in MANIFESTS.items() if (folder / file).is_file()}
-        found["about"] = about = subject_of(found["proven"], str(found["said"].said.get("run")), manifests)
+        manifests = {step: _read(folder, file) for step, file in layout.MANIFESTS.items() if (folder / file).is_file()}
+        found["about"] = about = layout.subject_of(found["proven"], str(found["said"].said.get("run")), manifests)
         return _documents(folder, about, found["said"])
 
     if ask("files", files) and ask("events", events) and ask("fields", fields):
@@ -131,9 +121,9 @@ def copied(storage: Storage, name: str, keys: Sequence[VerifierKey]) -> Iterator
         NotFound: a file is missing.
     """
     with TemporaryDirectory(prefix="marin-dossier-") as base:
-        files = [ATTESTATION]
+        files = [layout.ATTESTATION]
         with suppress(Malformed):  # then the statement is judged alone
-            files += attested(storage.read(name + ATTESTATION), keys, PREDICATE).files
+            files += attested(storage.read(name + layout.ATTESTATION), keys, layout.PREDICATE).files
             with suppress(ledger.Unavailable):
                 files += [path.removeprefix(name) for path in storage.list(name)]
         for path in dict.fromkeys(files):
@@ -156,7 +146,7 @@ def _documents(folder: Path, about: Subject, said: ReadAttestation) -> Verdict:
         content = _read(folder, file)
         if content != data:
             where = first_difference(file, content, data)
-            if said.said.get("writer") != writer():
+            if said.said.get("writer") != layout.writer():
                 return Verdict(
                     "UNAVAILABLE",
                     (
@@ -170,11 +160,11 @@ def _documents(folder: Path, about: Subject, said: ReadAttestation) -> Verdict:
                 expected="what the proven events say",
                 found="something else",
             )
-    allowed = {*made, *MANIFESTS.values(), ATTESTATIONS}
-    if (folder / MODEL).exists():  # without it nobody judges what they are
-        allowed |= {PUBLIC_KEY, SIGNATURE}
+    allowed = {*made, *layout.MANIFESTS.values(), layout.ATTESTATIONS}
+    if (folder / layout.MODEL).exists():  # without it nobody judges what they are
+        allowed |= {layout.PUBLIC_KEY, layout.SIGNATURE}
     for file in said.files:
-        if file not in allowed and not file.startswith((f"{FOLDER}/", f"{MODEL}/", f"{CHAIN}/")):
+        if file not in allowed and not file.startswith((f"{FOLDER}/", f"{layout.MODEL}/", f"{layout.CHAIN}/")):
             raise Malformed(
                 "a file that belongs to no dossier", where=file, expected="one of docs/dossier.md", found=file
             )
@@ -184,19 +174,21 @@ def _documents(folder: Path, about: Subject, said: ReadAttestation) -> Verdict:
 
 def _model(folder: Path, about: Subject, keys: Sequence[VerifierKey]) -> Verdict:
     """Attestations of the steps, the model's files, and their signature."""
-    key = _check_attestations(_read(folder, ATTESTATIONS), about, keys)
-    links = {path.name: _read(folder, f"{CHAIN}/{path.name}") for path in sorted((folder / CHAIN).glob("*"))}
-    check_chain(links, about.run, key, where=CHAIN)
+    key = _check_attestations(_read(folder, layout.ATTESTATIONS), about, keys)
+    links = {
+        path.name: _read(folder, f"{layout.CHAIN}/{path.name}") for path in sorted((folder / layout.CHAIN).glob("*"))
+    }
+    check_chain(links, about.run, key, where=layout.CHAIN)
     lines = [f"{len(about.run.steps)} steps are attested as the events have them"]
-    if not (folder / MODEL).exists():
+    if not (folder / layout.MODEL).exists():
         return Verdict(
             "PASS", (*lines, f"the model is named by its digest, {about['model.digest']}; it is not in here")
         )
-    found = describe_tree(folder / MODEL).digest
+    found = describe_tree(folder / layout.MODEL).digest
     if found != about["model.digest"].value:
-        raise Tampered("another model", where=MODEL, expected=str(about["model.digest"]), found=found)
-    check_folder(folder, folder / PUBLIC_KEY, folder / SIGNATURE, UNSIGNED)
-    lines.append(f"the model in here is the exported one; {SIGNATURE} binds it to everything that is said of it")
+        raise Tampered("another model", where=layout.MODEL, expected=str(about["model.digest"]), found=found)
+    check_folder(folder, folder / layout.PUBLIC_KEY, folder / layout.SIGNATURE, layout.UNSIGNED)
+    lines.append(f"the model in here is the exported one; {layout.SIGNATURE} binds it to everything that is said of it")
     return Verdict("PASS", tuple(lines))
 
 
@@ -209,11 +201,11 @@ def _check_attestations(data: bytes, about: Subject, keys: Sequence[VerifierKey]
             continue
         if all(_payload(line) == payload for line, payload in zip(lines, expected, strict=True)):
             for number, line in enumerate(lines, 1):
-                envelope_of(line, key, where=f"{ATTESTATIONS}:{number}")
+                envelope_of(line, key, where=f"{layout.ATTESTATIONS}:{number}")
             return key
     raise Tampered(
         "the attestations do not follow from the events",
-        where=ATTESTATIONS,
+        where=layout.ATTESTATIONS,
         expected="a statement of every step and verification",
         found="others",
     )

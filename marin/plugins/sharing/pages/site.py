@@ -112,7 +112,7 @@ def _watched(page: Page, inspector: Inspector, unsure: set[str]) -> bytes:
 
 def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     """Every page of the site, ``index.html`` last. ``address``: where it will be served, without a slash at the end."""
-    history, drawer = root.history(), software()
+    history, drawer, size = root.history(), software(), root.reader().checkpoint().size
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
@@ -121,9 +121,11 @@ def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     rows, names_in_sweeps = [], called_in_sweeps(history)
     for run in own:
         names = pages_shown(run)
-        rows.append(_row_of_run(run, names_in_sweeps.get(run.run) or name_of(run.run, run.started.body.recipe), names))
+        called = names_in_sweeps.get(run.run) or name_of(run.run, run.started.body.recipe)
+        rows.append(_row_of_run(run, called, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
-        source = canonical_digest([drawer, run.last_index, run.verified, labels, address])
+        until = size if run.status == "open" else run.last_index  # signs of an open run lie beside its stream
+        source = canonical_digest([drawer, until, run.verified, labels, address, called])
         for path, drawn in pages_of_run(root, run, inspector, address):
             yield Page(path, source, drawn)
     parts = [make(root) for _, make in load_plugins("marin.site")]

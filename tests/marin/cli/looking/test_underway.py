@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from marin.history.table.machine import machine_numbers
 from marin.history.table.underway import Underway, underway
 from marin.record import events
 from marin.record.root import open_root
+from marin.reporting.pages import draw
 
 Marin = Any
 RUN = "livea234"
@@ -102,7 +104,7 @@ def test_a_training_says_how_far_it_is_and_how_long_it_takes(training: str) -> N
     assert (found.step, found.done, found.total, found.train_loss) == ("train", 4, 12, 6.5)
     assert (found.speed, found.left, found.silent) == (400.0, 16.0, False), "the first lap has compilation in it"
     assert found.line == "train 4 of 12, 16 s left"
-    assert found.sign_in_words(at(35)) == "last sign 2026-11-01 12:00:30 UTC, 5 s ago"
+    assert found.sign_in_words(at(35)) == "train, last sign 2026-11-01 12:00:30 UTC, 5 s ago"
     assert machine_numbers(open_root().history(), RUN) == {"tokens_per_second": 400.0}
 
 
@@ -161,6 +163,21 @@ def test_a_loop_of_ones_own_says_how_far_it_is(marin: Marin, root: Path, recipe:
     segment = events.LoopSegment(run=RUN, start=0, end=3, losses=[(1.0).hex()] * 2 + [(0.5).hex()], batches=[""] * 3)
     append(stream_of(RUN), 10, segment)
     assert (now(15).line, now(15).train_loss) == (said, 0.5)
+
+
+def test_the_page_of_an_open_run_says_how_far_it_is(training: str) -> None:
+    """By its newest event: a page is a function of the log."""
+    page = draw(open_root(), training, "report.html").decode()
+    cards = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+    told = {name: cards[name] for name in ("state", "last sign", "train step", "speed", "time left", "machine")}
+    assert told == {
+        "state": "open: train",
+        "last sign": "2026-11-01 12:00:30 UTC",
+        "train step": "4 of 12",
+        "speed": "400 tokens a second",
+        "time left": "16 s of training",
+        "machine": "processor 50%, 2 GPUs 70%",
+    }
 
 
 def test_between_two_steps_watch_says_so(training: str) -> None:

@@ -152,4 +152,4 @@ def test_a_run_between_two_steps_says_how_to_go_on(workspace: Path, capsys: pyte
     assert run(["stage", "corpus", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert run(["show", made["run"]]) == 0
-    assert "to go on: the same command again" in capsys.readouterr().out
+    assert "to go on, if nothing executes it any more: the same command again" in capsys.readouterr().out

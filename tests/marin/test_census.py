@@ -223,7 +223,11 @@ def test_a_cell_is_another_where_its_training_its_change_or_the_processor_is(
     monkeypatch.undo()
     assert key_of(TRAINING, AS_IS) == before
     elsewhere = parse_cpuinfo("vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nflags : avx avx2\n", "x86_64")
-    for other in (elsewhere, replace(elsewhere, features=("avx", "avx2", "avx512f")), replace(elsewhere, numbers=("", "", "2"))):
+    for other in (
+        elsewhere,
+        replace(elsewhere, features=("avx", "avx2", "avx512f")),
+        replace(elsewhere, numbers=("", "", "2")),
+    ):
         monkeypatch.setattr("bench.census.cell.processor", lambda other=other: other)
         keys.add(key_of(TRAINING, AS_IS))
     assert len(keys) == len(TRAININGS) * (1 + len(CHANGES)) + 3

@@ -1,11 +1,12 @@
 """`python -m bench.census`: makes the cells that a root does not have yet, and prints what each says.
 
-    python -m bench.census [--root FOLDER] [--only TEXT,...] [--changes TEXT,...] [--again] [--verify] [--page]
+    python -m bench.census [--root FOLDER] [--only TEXT,...] [--changes TEXT,...] [--again] [--verify] [--compare] [--page]
 
 The root is build/census/root, made where it is not there. A cell that it has is not executed again, but with `--again`, and
-the newest that is complete counts. A changed training is another cell. `--only` and `--changes` take beginnings of names.
-The other two execute nothing: `--verify` has `marin verify` judge the record and the artifacts of each cell of the root,
-which then has the verdicts;
+the newest that is complete counts. A changed training, or another kind of processor, is another cell. `--only` and `--changes`
+take beginnings of names. The other three execute nothing: `--verify` has `marin verify` judge the record and the artifacts of
+each cell of the root, which then has the verdicts; `--compare` says which cells of the root, made on this kind of processor,
+are other than docs/census.md has them;
 `--page` writes the table and the picture of docs/census.md from what the root has, and leaves the other cells as they are there.
 """
 
@@ -43,14 +44,18 @@ def main() -> None:
     parser.add_argument("--changes", default="")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     root = begun(options.root.resolve())
     known = all_recorded(root)
-    if options.page:
-        from bench.census.page import write
+    if options.page or options.compare:
+        from bench.census.page import compared, write
 
-        write(root, known)
+        if options.compare:
+            say("\n".join(compared(root, known)))
+        else:
+            write(root, known)
         return
     if options.verify:
         broken = 0

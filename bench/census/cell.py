@@ -22,6 +22,7 @@ from bench.census.journal import HALF
 from bench.census.runs import Recorded, recorded
 from bench.census.table import Training
 from ledger import canonical_digest, digest_bytes
+from marin.provenance.processor import processor
 from marin.record.root import Root
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,8 +38,16 @@ def applied(training: Training, change: Change) -> Change:
     return replace(change, setting={**change.setting, "devices": training.devices})
 
 
+def kind_of_processor() -> list[str]:
+    """What libraries choose their kernels by: the model, and how wide its instructions are."""
+    here = processor()
+    wide = [name for name in here.features if name.startswith(("avx", "amx", "fma"))]
+    return [here.architecture, *here.numbers, here.arm_model or "", *wide]
+
+
 def key_of(training: Training, change: Change) -> str:
-    """What decides a cell: the bytes of the training and of files beside it that it imports, its row and the change."""
+    """What decides a cell: the bytes of the training and of files beside it that it imports, its row, the change, and the
+    processor, for a cell is compared with the training as it is, which another machine may have left in the root."""
     file = TRAININGS / training.file
     text = file.read_text()
     beside = [other for other in sorted(file.parent.glob("*.py")) if f".{other.stem} import" in text]
@@ -47,6 +56,7 @@ def key_of(training: Training, change: Change) -> str:
         "change": asdict(applied(training, change)),
         "arguments": training.arguments,
         "variables": dict(training.variables),
+        "processor": kind_of_processor(),
     }
     return canonical_digest({"files": digests, **json.loads(json.dumps(plain))}).removeprefix("sha256:")[:16]
 

@@ -177,6 +177,18 @@ def reasons(trainings: Sequence[Training] = TRAININGS) -> str:
     return "; ".join(f"{reason}: {', '.join(names)}" for reason, names in sorted(by.items()))
 
 
+def compared(root: Root, known: Cells) -> list[str]:
+    """A line for each cell of the root that says something else than the table of the document, and how many there are."""
+    rows = written(DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0])
+    here = {(row, name): cell for row, cells in judged(root, known).items() for name, cell in cells.items()}
+    other = {at: cell for at, cell in here.items() if cell.short() != rows.get(at[0], {}).get(at[1])}
+    lines = [
+        f"{row:22} {name:12} {rows.get(row, {}).get(name, NOT_RUN):24} here {cell.short():24} {cell.place()} {cell.reason}"
+        for (row, name), cell in other.items()
+    ]
+    return [*map(str.rstrip, lines), f"{len(here)} cells of the root, {len(other)} of them other than in the table"]
+
+
 def write(root: Root, known: Cells) -> None:
     """Put the table into the document, and the picture beside it. A cell that the root does not have stays as it is there."""
     text = DOCUMENT.read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bench.census.journal import HALF, STEPS, Journal, Setting
 from bench.census.judge import CellResult, distance, judge
 from bench.census.runs import Recorded, all_recorded, verify
 from bench.census.table import TRAININGS
+from marin.provenance.processor import parse_cpuinfo
 from marin.record.root import Root, open_root
 
 TRAINING = next(each for each in TRAININGS if each.name == "sklearn-mlp")
@@ -197,7 +199,19 @@ def test_the_table_of_the_page_is_kept_where_the_root_has_nothing() -> None:
     )
 
 
-def test_a_cell_is_another_where_its_training_or_its_change_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_of_a_root_are_compared_with_the_table(root: Root, tmp_path: Path) -> None:
+    reference = recorded(root, trained(tmp_path / "as-it-is"))
+    recorded(root, trained(tmp_path / "again"), reference)
+    assert page.compared(root, all_recorded(root)) == ["1 cells of the root, 0 of them other than in the table"]
+    recorded(root, trained(tmp_path / "bit", last_bit), reference)
+    line, number = page.compared(root, all_recorded(root))
+    assert line.startswith("sklearn-mlp") and "equal" in line and line.endswith("from `weights` (1 of 2)")
+    assert number == "1 cells of the root, 1 of them other than in the table"
+
+
+def test_a_cell_is_another_where_its_training_its_change_or_the_processor_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = {key_of(each, change) for each in TRAININGS for change in (AS_IS, *CHANGES)}
     assert len(keys) == len(TRAININGS) * (1 + len(CHANGES))
     file = tmp_path / "tables" / "sklearn_mlp.py"
@@ -206,6 +220,17 @@ def test_a_cell_is_another_where_its_training_or_its_change_is(tmp_path: Path, m
     file.write_text((Path(page.__file__).parent / "trainings" / TRAINING.file).read_text() + "\n")
     monkeypatch.setattr("bench.census.cell.TRAININGS", tmp_path)
     assert key_of(TRAINING, AS_IS) != before
+    monkeypatch.undo()
+    assert key_of(TRAINING, AS_IS) == before
+    elsewhere = parse_cpuinfo("vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nflags : avx avx2\n", "x86_64")
+    for other in (
+        elsewhere,
+        replace(elsewhere, features=("avx", "avx2", "avx512f")),
+        replace(elsewhere, numbers=("", "", "2")),
+    ):
+        monkeypatch.setattr("bench.census.cell.processor", lambda other=other: other)
+        keys.add(key_of(TRAINING, AS_IS))
+    assert len(keys) == len(TRAININGS) * (1 + len(CHANGES)) + 3
 
 
 def test_an_error_is_the_line_that_names_it() -> None:

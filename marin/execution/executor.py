@@ -589,7 +589,7 @@ class _Stage:
 
 def _refuse_other_code(project: Path, plan: Plan, recipe: Recipe, code: CodeIdentity) -> None:
     """Where DVC watches other files than those that execute: a checkout whose package is not the installed one."""
-    is_other = (project / "marin").is_dir() and project.resolve() != code_folder()
+    is_other = (project / "marin" / "__init__.py").is_file() and project.resolve() != code_folder()
     with suppress(MissingEvidence):
         if not is_other or code_identity(plan, project, recipe) == code:
             return

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Unavailable, create_key, parse_digest
-from marin.errors import Interrupted, MissingEvidence, StepFailed
+from marin.errors import Interrupted, MissingEvidence, StepFailed, UsageError
 from marin.execution.plan import Plan
 from marin.execution.pointer import read_pointer
 from marin.execution.step import StepResult, Task
@@ -82,6 +82,16 @@ def test_three_stages_are_one_run_with_every_fact_in_order(tiny: ModuleType, pro
     assert view.metrics == {"words.words": 20.0, "words.third": 1 / 3, "upper.steps": 3.0}
     assert view.recipe == tiny.from_mapping({}, where="test")
     assert not (project / ".marin" / "work" / "inputs").exists()
+
+
+def test_a_folder_of_a_project_that_has_our_name_is_not_another_code(tiny: ModuleType, project: Path) -> None:
+    """Such as a clone of this repository, or texts; a checkout has the package there, and DVC watches its files."""
+    (project / "marin").mkdir()
+    (project / "marin" / "notes.txt").write_text("of a harbour\n", encoding="utf-8")
+    assert [outcome.action for outcome in pipeline(tiny, project)] == ["executed"] * 3
+    (project / "marin" / "__init__.py").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="the code that is installed is not that of this checkout"):
+        tiny.run("words", project)
 
 
 def test_pointers_metrics_tables_and_receipts_are_exact(tiny: ModuleType, project: Path) -> None:

@@ -96,6 +96,7 @@ PRIVATE = {
     "mlflow.utils.validation._validate_model_alias_name": "MLflow's own refusals",
     "mlflow.utils.validation._validate_model_alias_name_reserved": "MLflow's own refusals",
     "mlflow.utils.validation._validate_model_name": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_param": "MLflow's own refusals",
     "mlflow.utils.validation._validate_param_keys_unique": "MLflow's own refusals",
     "mlflow.utils.validation._validate_run_id": "MLflow's own refusals",
     "ray._private.authentication_test_utils.reset_auth_token_state": "a Ray that was imported before reads the new token",

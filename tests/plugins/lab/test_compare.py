@@ -13,7 +13,7 @@ import pytest
 import marin as library
 from ledger import Draft
 from marin.history.runs import stream_of, stream_of_graph
-from marin.history.table.varied import varied
+from marin.history.table.varied import key_differences
 from marin.kinds.families.graph import GRAPH_STARTED, GraphStarted
 from marin.plugins.lab.comparing.importance import share
 from marin.plugins.lab.comparing.text import with_spread
@@ -234,7 +234,7 @@ def test_ls_has_what_differs_as_columns(marin: Marin, sweep: str) -> None:
 
 def test_a_key_that_another_one_tells_has_no_column() -> None:
     """One run that asks for samples, or a loop of one's own, does not push what was swept out of the list."""
-    known = varied(
+    known = key_differences(
         {
             "a": {"trainer": {"num_steps": 4}, "optimizer": {"learning_rate": 1, "beta": 2}},
             "b": {"trainer": {"num_steps": 4}, "optimizer": {"learning_rate": 2}},
@@ -243,7 +243,7 @@ def test_a_key_that_another_one_tells_has_no_column() -> None:
     )
     assert known.keys == ("evaluation.every", "optimizer.beta", "optimizer.learning_rate", "trainer.num_steps")
     assert known.repeated == {"evaluation.every", "optimizer.beta"}
-    alone = varied({"a": {"clip": 1, "rate": 1}, "b": {"rate": 1}, "c": {"rate": 2}})
+    alone = key_differences({"a": {"clip": 1, "rate": 1}, "b": {"rate": 1}, "c": {"rate": 2}})
     assert alone.repeated == frozenset(), "the rate does not say who clips"
 
 

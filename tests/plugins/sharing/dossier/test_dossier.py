@@ -548,6 +548,6 @@ def test_another_version_of_the_writer_is_not_called_a_forger(
 ) -> None:
     (dossier / "README.md").write_bytes((dossier / "README.md").read_bytes() + b"\nwritten otherwise\n")
     signed_again(root, dossier)
-    monkeypatch.setattr("marin.plugins.sharing.dossier.judge.writer", lambda: "sha256:another")
+    monkeypatch.setattr("marin.plugins.sharing.dossier.layout.writer", lambda: "sha256:another")
     found = judge(root, dossier)
     assert (found.verdicts["fields"].outcome, found.exit_code()) == ("UNAVAILABLE", 3)

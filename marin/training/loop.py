@@ -340,7 +340,7 @@ class Training:
             made.fingerprints.append(fingerprint_of(outcome))
             made.trace += np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
             for loads in outcome.loads:
-                for name, value in experts().measured(loads).items():
+                for name, value in experts().routing_balance(loads).items():
                     made.routers.setdefault(name, []).append(value)
             made.end = number + 1
             if progress is not None:

@@ -185,6 +185,11 @@ ROOMS = (
     "marin/training",
 )
 NOT_FOREIGN = {
+    "marin.provenance.plugins.load_plugin": "the name of an installed plugin",
+    "marin.provenance.plugins.load_plugins": "the name of a group of installed plugins",
+    "marin.plugins.rl.own_reward.read_reward": "the reader's own file of a reward",
+    "marin.data.text.decode_line": "a line, for readers of lines, which are in the table",
+    "marin.plugins.collections.sources.page.decode_page": "a page of a response, whose reader is in the table",
     "log.keys.load_signer": "the reader's own key",
     "log.keys.read_private": "the reader's own key",
     "log.vouching.keys.load_attestation_key": "the reader's own key",

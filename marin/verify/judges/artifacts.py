@@ -204,7 +204,9 @@ def _misregistered(case: Case, absent: Collection[str]) -> Iterator[str]:
     arms = load_plugin("marin.registrations", "arms", "a registered experiment")
     document = case.store.read(started.body.experiment)
     for fact in cited:
-        yield from (f"registration of event {fact.index}: {wrong}" for wrong in arms.misstated(fact.body, document))
+        yield from (
+            f"registration of event {fact.index}: {wrong}" for wrong in arms.contradictions_with(fact.body, document)
+        )
 
 
 def _listed(case: Case, manifest: str) -> str:

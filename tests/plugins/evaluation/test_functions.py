@@ -236,8 +236,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     own.mkdir(parents=True)
     (own / "side.json").write_text("[1]")
     caches = (computing.files_by_name, computing._module, computing._judged)
-    for room in (computing, functions):
-        monkeypatch.setattr(room, "installed_folder", lambda: own.parent)
+    monkeypatch.setattr(computing, "installed_folder", lambda: own.parent)
 
     def write(code: str, name: str = "f") -> dict[str, str]:
         for cache in caches:

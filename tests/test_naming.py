@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -394,6 +395,66 @@ def test_what_a_test_names_is_there() -> None:
         )
     ]
     assert found == []
+
+
+def is_loading(node: ast.AST, wrappers: frozenset[str]) -> bool:
+    """Whether an expression is a plugin that is loaded by its name: to mypy it may have any attribute."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in {"load_plugin", *wrappers}
+
+
+def wrappers_in(source: str) -> Iterator[str]:
+    """Functions that return a plugin that they load."""
+    for node in nodes(source):
+        if isinstance(node, ast.FunctionDef) and any(
+            isinstance(one, ast.Return) and one.value is not None and is_loading(one.value, frozenset())
+            for one in node.body
+        ):
+            yield node.name
+
+
+def asked_of_plugins(source: str, wrappers: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Line and name of each attribute of such a plugin, where it is loaded or of the variable that has it."""
+    for function in (node for node in nodes(source) if isinstance(node, ast.FunctionDef)):
+        inside = list(ast.walk(function))
+        loaded = {
+            target.id
+            for node in inside
+            if isinstance(node, ast.Assign) and is_loading(node.value, wrappers)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in inside:
+            if isinstance(node, ast.Attribute) and (
+                is_loading(node.value, wrappers) or (isinstance(node.value, ast.Name) and node.value.id in loaded)
+            ):
+                yield node.lineno, node.attr
+
+
+def names_of_plugins() -> frozenset[str]:
+    """What the modules have that entry points name as a whole."""
+    points = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    files = [file_of(value) for group in points.values() for value in group.values() if ":" not in value]
+    return frozenset().union(*(bound(file) for file in files if file is not None))
+
+
+def test_what_is_asked_of_a_plugin_by_name_is_there() -> None:
+    """A plugin is anything to mypy, so a function that was renamed would be missed by a run alone."""
+    texts = {file: file.read_text("utf-8") for file in sorted((PROJECT / "marin").rglob("*.py"))}
+    wrappers = frozenset(name for text in texts.values() for name in wrappers_in(text))
+    known = names_of_plugins()
+    asked = [
+        (f"{file.relative_to(PROJECT)}:{line}", name)
+        for file, text in texts.items()
+        for line, name in asked_of_plugins(text, wrappers)
+    ]
+    assert {"experts", "adapters"} <= wrappers and len(asked) > 25
+    assert [f"{place}: {name}" for place, name in asked if name not in known] == []
+
+
+def test_a_name_that_a_plugin_lost_is_found() -> None:
+    source = "def f():\n    found = plugins.load_plugin(*A)\n    found.one\n    return experts().two\n"
+    assert list(asked_of_plugins(source, frozenset({"experts"}))) == [(3, "one"), (4, "two")]
+    assert list(wrappers_in("def experts():\n    return load_plugin(*A)\n")) == ["experts"]
 
 
 def test_a_name_that_moved_is_found() -> None:

@@ -40,6 +40,7 @@ from levanter.models.lm_model import LmHeadModel
 from marin.errors import UsageError
 from marin.evaluation.noise import gumbel
 from marin.provenance.plugins import own_points
+from marin.recipe.model import CAUSAL
 from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import attention_mask
 from marin.training.runtime.profile import exact_profile
@@ -120,7 +121,7 @@ class Drafts(Protocol):
 
 def has_causal_pass(recipe: Recipe) -> bool:
     """Whether there is a pass under ``exact`` in which no bit depends on later tokens, for a model of this recipe."""
-    dense = recipe.model.architecture in ("llama", "qwen3") and recipe.lora is None and recipe.trainer.packing is None
+    dense = recipe.model.architecture in CAUSAL and recipe.lora is None and recipe.trainer.packing is None
     return recipe.arithmetic.profile == "exact" and recipe.arithmetic.factor_rounding is None and dense
 
 
@@ -299,7 +300,7 @@ class Scorer:
             self.advance(again, alone=True)
 
     def _proposal(self, one: Continuation) -> tuple[int, ...]:
-        """What the drafts say comes next, where they were right so far and it could be tokens."""
+        """What is claimed to come next, where the claim was right so far and could be tokens."""
         new, said = one.new, one.prompt.said
         if not said or said[: len(new)] != new:
             return ()

@@ -13,6 +13,8 @@ MIXTURES = ("mixtral", "qwen3_moe")
 """Architectures whose layers are mixtures of experts."""
 UNDER_EXACT = (*MIXTURES, "mistral", "olmo2")
 """Architectures that are trained and evaluated under profile ``exact`` alone."""
+CAUSAL = ("llama", "qwen3")
+"""Architectures that have a pass under ``exact`` in which no bit depends on later tokens."""
 OF_MIXTURES = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
 """The fields that they have and others have not."""
 IMPORTED, CHATS, WORDS, EXPERTS, LORA = (

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from marin.errors import UsageError
+from marin.recipe.model import CAUSAL
 from marin.recipe.section import Count, Digest, Positive, Section
 
 OBJECTIVES = "marin.objectives"
@@ -147,12 +148,7 @@ def check_objective(recipe: Any, where: str) -> None:
             "null: a completion is drawn and learned from by the same roundings",
             recipe.arithmetic.factor_rounding is None,
         ),
-        (
-            "model.architecture",
-            recipe.model.architecture,
-            "llama or qwen3",
-            recipe.model.architecture in ("llama", "qwen3"),
-        ),
+        ("model.architecture", recipe.model.architecture, " or ".join(CAUSAL), recipe.model.architecture in CAUSAL),
         ("lora", "adapters", "null", recipe.lora is None),
         ("exclude", "documents", "null", recipe.exclude is None),
         ("mixture", "a mixture", "null", recipe.mixture is None),

@@ -45,7 +45,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
                 found=theirs[:100],
                 cure="name the run and the step that the answer names",
             )
-    # The answer is a user's word: what it says was asked passes the same checks as a request to the server.
+    # Anyone may have written the answer: what it says was asked passes the same checks as a request to the server.
     try:
         asked = question(
             subject,

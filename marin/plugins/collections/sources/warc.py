@@ -146,7 +146,7 @@ class _Member(Protocol):
 
 def read_warc(path: Path, source: str) -> Iterator[Document | Problem]:
     """See :class:`marin.plugins.collections.document.Reader`. The position is that of the record in the file. Records of other
-    types (requests, metadata) are not documents and no problems; a response that has no text is a problem that says so."""
+    types (requests, metadata) are neither documents nor problems; a response that has no text is a problem that says so."""
     number = 0
     with path.open("rb") as file:
         try:

@@ -51,10 +51,8 @@ def publish(
       marin publish latest --to gs://bucket/site --stated model-card.yaml
       marin verify https://example.org/site/runs/RUN/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.plugins.sharing.pages.publish import (
-        needed_artifacts,
-        publish_pages,
-    )  # attestations and templates: not for --help
+    # attestations and templates: not for --help
+    from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))

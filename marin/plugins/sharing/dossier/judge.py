@@ -127,8 +127,9 @@ def copied(storage: Storage, name: str, keys: Sequence[VerifierKey]) -> Iterator
             with suppress(ledger.Unavailable):
                 files += [path.removeprefix(name) for path in storage.list(name)]
         for path in dict.fromkeys(files):
+            data = storage.read(name + path)  # refuses what would lie beyond the folder
             (Path(base) / path).parent.mkdir(parents=True, exist_ok=True)
-            (Path(base) / path).write_bytes(storage.read(name + path))
+            (Path(base) / path).write_bytes(data)
         yield Path(base)
 
 

@@ -22,6 +22,7 @@ from ledger import (
     Log,
     LogReader,
     MemoryStorage,
+    Refused,
     Signer,
     VerifierKey,
     WitnessPolicy,
@@ -466,6 +467,20 @@ def test_what_lies_among_the_proofs(root: Root, tmp_path: Path, what: str) -> No
         path.with_suffix(".txt").write_text("more")
         signed_again(root, folder)
     assert judge(root, folder).verdicts["events"].outcome == "FAIL"
+
+
+def test_a_dossier_at_an_address_makes_nothing_beyond_its_copy(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    statement = attestation({"../beyond/file": "sha256:" + "0" * 64}, PREDICATE, {}, root.signer())
+    (place / ATTESTATION).write_bytes(statement)
+    with pytest.raises(Refused, match="not a storage name"):
+        judge_dossier(str(place), [root.verifier])
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_strangers_key_proves_nothing(

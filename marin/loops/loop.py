@@ -37,6 +37,7 @@ from marin.provenance import environment
 from marin.provenance.code import Provenance, code_folder, lock_digest, provenance
 from marin.record import events
 from marin.record.events import LOOP, HexFloat, LoopSegment, Output
+from marin.record.meter import SPEED, Meter
 from marin.record.root import Root, open_root
 from marin.work.recorded import Attempt, StoredResult
 
@@ -76,6 +77,7 @@ class Loop(AbstractContextManager["Loop"]):
         """By name: the greatest step that it was logged for, and what was logged of it last."""
         self._losses: list[tuple[int, HexFloat]] = []
         self._waiting: _Waiting | None = None
+        self._meter = Meter()
         told = {**recipe, LOOP: {"name": name, "tags": dict(tags), "command": shlex.join(_command())}}
         source = _provenance()
         self._identity = canonical_digest({"recipe": _canonical(told), "code": source.tree, "run": self.id})
@@ -215,7 +217,8 @@ class Loop(AbstractContextManager["Loop"]):
         self._flush(None)
         rows = "".join(f"{step},{float.fromhex(loss)!r}\n" for step, loss in self._losses)
         table = self._root.store().put_bytes(f"step,loss\n{rows}".encode())
-        numbers = {name: value for name, (_, value) in self._metrics.items() if name != "loss" and math.isfinite(value)}
+        last_of = {name: value for name, (_, value) in self._metrics.items() if not name.startswith(events.MACHINE)}
+        numbers = {name: value for name, value in last_of.items() if name != "loss" and math.isfinite(value)}
         if self._losses and math.isfinite(last := float.fromhex(self._losses[-1][1])):
             numbers["loss_last"] = last
         made = Output(kind="losses", digest=table.digest, size=table.size, artifact=table.digest)
@@ -268,6 +271,9 @@ class Loop(AbstractContextManager["Loop"]):
                 manifest=stored,
             )
             batch.append(self._attempt.draft(events.LOOP_SEGMENT, segment))
+            for name, value in self._meter.lap(len(waiting.losses), tokens=0).items():
+                if name != SPEED:  # how many tokens a step has, the loop alone knows
+                    waiting.series.setdefault(name, ([segment.end - 1], [value.hex()]))
         if waiting.series:
             series = [
                 events.Series(key=key, steps=told, values=values) for key, (told, values) in waiting.series.items()

@@ -19,6 +19,7 @@ from marin.provenance.plugins import points
 from marin.record.events import MetricsRecorded, Series
 
 SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
+SPEED = "system/tokens_per_second"
 ENERGY = "system/energy_joules"
 """Since the segment before, of all processor packages of this machine, no matter who used them."""
 COUNTERS = Path("/sys/class/powercap")
@@ -76,7 +77,7 @@ class Meter:
         joules = self._energy.lap()
         return {
             SECONDS: took / max(steps, 1),
-            "system/tokens_per_second": tokens / took,
+            SPEED: tokens / took,
             UTILISATION: 100 * busy / took / cores,
             "system/peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             **({ENERGY: joules} if joules is not None else {}),

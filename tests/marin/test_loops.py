@@ -21,7 +21,7 @@ import marin
 from ledger import Draft, state_digest, tensor_digest
 from marin.cli import main
 from marin.errors import UsageError
-from marin.history.runs import load, stream_of
+from marin.history.runs import facts, load, stream_of
 from marin.loops.loop import EVERY, Loop
 from marin.loops.tensors import arrays, batch_digest
 from marin.plugins.mlflow.folding.fold import Fold
@@ -303,6 +303,52 @@ def test_the_number_of_a_metric_is_that_of_its_greatest_step(folder: Path) -> No
     assert found.metrics == {"loop.val": 3.0, "loop.top": 0.9, "loop.twice": 0.7, "loop.loss_last": 1 / 6}
     assert list(found.losses) == [1, 2, 3, 4, 5, 6]
     assert words(judged(open_root(), "true"))["ledger"] == "PASS"
+
+
+def test_what_the_machine_measured_meanwhile_is_no_number_of_the_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a training: shown of an open run and over the curves, and claimed by nothing. What a loop itself measures under
+    such a name stands."""
+    name, own = "system/peak_memory_megabytes", "system/cpu_utilization_percentage"
+    with marin.start_run() as run:
+        for step in range(4):
+            run.log(step, loss=1.0)
+            if step % 2:
+                run.tell(step, None, None, {own: 12.5})
+                run.state({"a": np.ones(2)})
+        assert main.run(["show", run.id]) == 0
+        assert re.search(r"machine +processor 12%, memory .* at most", capsys.readouterr().out)
+    found = load(open_root().history(), run.id)
+    assert found.metrics == {"loop.loss_last": 1.0}
+    recorded = facts(open_root().history(), events.MetricsRecorded, stream=stream_of(run.id))
+    series = [one for fact in recorded for one in fact.body.series]
+    assert [one.steps for one in series if one.key == name] == [[1], [3]]
+    assert [float.fromhex(one.values[0]) for one in series if one.key == own] == [12.5, 12.5]
+    assert {one.key for one in series} <= {name, own, "system/seconds_per_step", "system/energy_joules"}
+    assert words(judged(open_root(), "true"))["ledger"] == "PASS"
+    assert main.run(["verify", run.id, "--only", "ledger", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)["claims"]
+    assert any("measured meanwhile" in str(claim) and name in str(claim) for claim in claims)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "follows"), [({}, True), ({"system/load": 3.0}, True), ({"system/load": 2.0}, False)]
+)
+def test_a_run_of_before_keeps_what_it_claims_of_its_machine(
+    folder: Path, claimed: dict[str, float], follows: bool
+) -> None:
+    with marin.start_run() as run:
+        run.log(0, loss=1.0)
+        run.tell(0, None, None, {"system/load": 3.0})
+    numbers = {name: value.hex() for name, value in {**claimed, "loss_last": 1.0}.items()}
+    told = {f"loop.{name}": value for name, value in numbers.items()}
+    changed: dict[str, dict[str, object]] = {
+        events.STEP_COMPLETED: {"metrics": numbers},
+        events.RUN_COMPLETED: {"metrics": told},
+    }
+    lines = " ".join(forged(open_root(), {}, changed).verdicts["ledger"].lines)
+    assert ("metrics" not in lines) == follows, lines
 
 
 @pytest.mark.parametrize(("acc", "follows"), [(0.9, True), (0.5, True), (0.7, False)])

@@ -127,7 +127,7 @@ def underway(history: History, run: Run, now: datetime) -> Underway | None:
     pace = median(paces[1:] or paces) if paces else None
     sign, silent = _last_sign(history, run, running.identity if running is not None else "", now)
     step = running.step if running is not None else ""
-    if step == LOOP and done:
+    if pace is None and step == LOOP and done:
         pace = (sign - parse_time(run.started.time)).total_seconds() / done
     return Underway(
         step=step,

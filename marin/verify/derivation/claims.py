@@ -325,7 +325,10 @@ def _of_loop(record: RunRecord) -> Iterator[Claim]:
         if name != events.LOOP:
             yield Claim(f"output {name} is {view.output.digest}", "execution", "model", view.index)
     measured = {
-        series.key: fact.index for fact in facts(record.own, events.MetricsRecorded) for series in fact.body.series
+        series.key: fact.index
+        for fact in facts(record.own, events.MetricsRecorded)
+        for series in fact.body.series
+        if not series.key.startswith(events.MACHINE)
     }
     if measured:
         names = ", ".join(sorted(measured))

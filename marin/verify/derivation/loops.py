@@ -92,15 +92,18 @@ class _LoopPass:
 
     def measured(self, recorded: Mapping[str, float]) -> Mapping[str, float]:
         """The last loss, and of each series what was logged last of its greatest step, where that is finite; or what runs of
-        before have: the last finite value that was logged, where it is what was ``recorded``."""
+        before have: the last finite value that was logged, where it is what was ``recorded``. What a machine measured is no
+        number of a run, but where one of before claims it."""
         found: dict[str, tuple[int, float]] = {}
         before: dict[str, float] = {}
         for fact in facts(self.record.own, kinds.MetricsRecorded):
             for series in fact.body.series:
+                if series.key == "loss" or (series.key.startswith(kinds.MACHINE) and series.key not in recorded):
+                    continue
                 for step, value in zip(series.steps, map(float.fromhex, series.values), strict=False):
-                    if series.key != "loss" and step >= found.get(series.key, (step,))[0]:
+                    if step >= found.get(series.key, (step,))[0]:
                         found[series.key] = step, value
-                    if series.key != "loss" and math.isfinite(value):
+                    if math.isfinite(value):
                         before[series.key] = value
         losses = list(self.run.losses.values())
         last = {"loss_last": losses[-1]} if losses and math.isfinite(losses[-1]) else {}

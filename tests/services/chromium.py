@@ -22,6 +22,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--metrics-recording-only",
 ]
+PATIENCE = 300_000
+"""Milliseconds that a page may take to show something: on a busy machine it takes minutes."""
 
 
 def missing() -> str:
@@ -46,5 +48,6 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser.on("context", lambda context: context.set_default_timeout(PATIENCE))
         yield browser
         browser.close()

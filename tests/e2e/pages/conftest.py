@@ -96,7 +96,6 @@ def served(server: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
 @pytest.fixture(scope="session")
 def page(server: Served, chromium: Any) -> Iterator[Any]:
     page = chromium.new_page(viewport={"width": 1400, "height": 900})
-    page.set_default_timeout(60_000)
     page.goto(server.printed)  # leaves its token in a cookie
     page.get_by_role("heading", name="Runs", exact=True).wait_for()
     assert page.url.startswith(f"{server.room}/#/experiments/1/runs")

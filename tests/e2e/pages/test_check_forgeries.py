@@ -38,7 +38,6 @@ def base(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Base:
 @pytest.fixture(scope="module")
 def page(chromium: Any) -> Iterator[Any]:
     page = chromium.new_page()
-    page.set_default_timeout(60_000)
     yield page
     page.close()
 

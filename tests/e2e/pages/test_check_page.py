@@ -52,7 +52,6 @@ def site(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
     page = chromium.new_page()
-    page.set_default_timeout(60_000)
     yield page
     page.close()
 

@@ -87,7 +87,6 @@ def test_without_scripts_it_reads_whole_and_a_keyboard_leads_to_every_entry(
 ) -> None:
     context = chromium.new_context(java_script_enabled=False, viewport={"width": 1200, "height": 900})
     page, asked = context.new_page(), list[str]()
-    page.set_default_timeout(60_000)
     page.on("request", lambda request: asked.append(request.url))
     page.goto((site / "index.html").as_uri())
     follow_by_keyboard(page, "speedruns/index.html")

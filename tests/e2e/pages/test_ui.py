@@ -94,6 +94,7 @@ def test_what_the_pages_ask_for_lies_in_the_room(served: Served, page: Any):
     page.on("request", lambda request: asked.append(request.url))
     for place in (f"experiments/1/runs/{RUN}", f"experiments/1/runs/{RUN}/model-metrics", "models", "experiments"):
         page.goto(f"{served.room}/#/{place}")
+        page.wait_for_selector("#root > *", state="attached")
         page.wait_for_load_state("networkidle")
     outside = [url for url in asked if not url.startswith((f"{served.room}/", "data:", "blob:"))]
     assert len(asked) > 4 and outside == []

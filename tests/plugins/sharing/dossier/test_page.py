@@ -27,7 +27,6 @@ def dossier(root: Root, tmp_path: Path) -> Path:
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
     page = chromium.new_page()
-    page.set_default_timeout(60_000)
     yield page
     page.close()
 

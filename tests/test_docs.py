@@ -78,6 +78,38 @@ WITHOUT_DATA = {
 }
 
 
+NO_COMMANDS = {"marin greet": "what an example of a plugin adds"}
+
+
+def lost_commands(text: str) -> Iterator[str]:
+    """Command lines of ours in backticks whose command, or one of whose options, is not there."""
+    for line in re.findall(r"`(marin [a-z][^`\n]*)`", text):
+        path, *words = re.split(r"[|;&>(]|, then", line)[0].split()
+        while words and f"{path} {words[0]}" in ALL:
+            path += f" {words.pop(0)}"
+        command, used = ALL.get(path), set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words)))
+        known = {name for param in getattr(command, "params", ()) for name in (*param.opts, *param.secondary_opts)}
+        member = words and isinstance(command, click.Group) and re.match("[a-z]", words[0])
+        if command is None or member or not used <= known | {"--help", "--root"}:
+            yield line
+
+
+@pytest.mark.skipif(bool(gauges.absent()), reason=f"without the plugins {gauges.absent()}")
+def test_a_command_that_a_text_names_is_there() -> None:
+    """Errors say what to do, docstrings and pages too; what they name may be renamed."""
+    rooms = [path for room in ("ledger", "marin", "experiments") for path in (PROJECT / room).rglob("*")]
+    files = [path for path in rooms if path.suffix in (".py", ".j2", ".html", ".js", ".mjs")]
+    files += [PROJECT / name for name in PAGES if name != "CHANGELOG.md"]
+    found = [
+        f"{path.relative_to(PROJECT)}: {line}" for path in files for line in lost_commands(path.read_text("utf-8"))
+    ]
+    assert [item for item in found if item.partition(": ")[2] not in NO_COMMANDS] == []
+    text = "`marin ledger fsck --json`, `marin verify RUN --only ledger`, `marin export RUN --hf DIR, then marin serve DIR`"
+    assert list(lost_commands(text)) == []
+    text = "see `marin fsck`, `marin ledger fsk`, `marin show RUN --events` or `marin ledger`"
+    assert list(lost_commands(text)) == ["marin fsck", "marin ledger fsk", "marin show RUN --events"]
+
+
 def test_every_command_that_prints_data_prints_json_too() -> None:
     without = {path for path, command in WORKING.items() if not any("--json" in param.opts for param in command.params)}
     assert without == {path for path in WITHOUT_DATA if path in ALL or not gauges.absent()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -365,6 +366,7 @@ def missing(source: str) -> Iterator[str]:
 ROOMS = tuple(f"{room}." for room in CHECKED)
 IMPORT = re.compile(rf"(?:^|;) *from ((?:{'|'.join(CHECKED)})[\w.]*) import ([\w, ]+)", re.M)
 DOTTED = re.compile(rf"((?:{'|'.join(CHECKED)})(?:\.\w+)+)\.(\w+)")
+ASSIGNED = re.compile(rf"^ *((?:{'|'.join(CHECKED)})(?:\.\w+)+)\.(\w+) = ", re.M)
 INVENTED = {PROJECT / "tests" / name for name in ("marin/test_house.py", "marin/work/test_code.py")}
 """Rules of the tree, as those of tests/ itself are: their examples name what is nowhere."""
 
@@ -375,6 +377,7 @@ def missing_in_texts(source: str) -> Iterator[str]:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         asked = [(module, name.strip()) for module, names in IMPORT.findall(node.value) for name in names.split(",")]
+        asked += [item for item in ASSIGNED.findall(node.value) if file_of(item[0]) is not None]
         if (dotted := DOTTED.fullmatch(node.value)) is not None and file_of(dotted[1]) is not None:
             asked.append((dotted[1], dotted[2]))
         for module, name in asked:
@@ -462,6 +465,39 @@ def test_a_name_that_moved_is_found() -> None:
     assert list(missing(source)) == ["2: marin.record.root.gone", "5: marin.record.root.moved"]
     texts = f"run({source!r})\npatch('marin.record.root.open_root')\npatch('marin.record.root.away', 1)\n"
     assert list(missing_in_texts(texts)) == ["1: marin.record.root.gone", "3: marin.record.root.away"]
+    program = "import marin.record.root\nmarin.record.root.lost = 1\nmarin.record.root.open_root = 2\n"
+    assert list(missing_in_texts(f"run({program!r})")) == ["1: marin.record.root.lost"]
+
+
+ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`~?([\w.]+)`")
+
+
+def lost_references(source: str) -> Iterator[str]:
+    """What docstrings refer to and is nowhere: a dotted name of ours, or one that nothing else in the file has."""
+    known = {*sys.stdlib_module_names, *re.findall(r"\w+", ROLE.sub("", source))}
+    for target in ROLE.findall(source):
+        parts = target.split(".")
+        count = max((n for n in range(1, len(parts) + 1) if file_of(".".join(parts[:n])) is not None), default=0)
+        file, names = file_of(".".join(parts[:count])), parts[count:]
+        if not f"{target}.".startswith(ROOMS) or file is None or count == 0:
+            found = parts[0] in known
+        else:
+            words = set(re.findall(r"\w+", file.read_text("utf-8"))) if len(names) > 1 else set()
+            found = not names or (there(".".join(parts[:count]), names[0]) and words >= {*names[1:]})
+        if not found:
+            yield target
+
+
+def test_what_a_docstring_refers_to_is_there() -> None:
+    found = [
+        f"{file.relative_to(PROJECT)}: {target}"
+        for file in FILES
+        for target in lost_references(file.read_text("utf-8"))
+    ]
+    assert found == [] or gauges.absent()
+    texts = ":func:`gone`, :func:`f`, :class:`marin.record.root.Root`, :func:`marin.record.root.away`"
+    source = f'"""See {texts}."""\ndef f(): ...\n'
+    assert list(lost_references(source)) == ["gone", "marin.record.root.away"]
 
 
 PARTICIPLES = {"_asked", "_found", "_given", "_kept", "_made", "_said", "_told"}

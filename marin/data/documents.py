@@ -78,7 +78,7 @@ def threshold(fraction: float) -> int:
 
 
 def read_documents(path: Path) -> Iterator[Document]:
-    """The documents of a split that :class:`SplitWriter` wrote.
+    """The documents of a split that :class:`marin.data.lines.writing.SplitWriter` wrote.
 
     Raises:
         DataError: a line is not such a document; the message names file and line.

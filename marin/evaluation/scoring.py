@@ -9,10 +9,9 @@ once (``ahead``) and how many devices execute copies of them is execution.
 A token of a continuation is computed by a program of one sequence, that for the length of what is before it. The plugin
 ``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
 each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
-weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later
+weight is 0 (the plugin sees to it), so tokens are the same with proposals, with wrong ones, and without. (Under ``exact`` later
 positions decide how values are rounded, in Levanter's pass. A continuation is computed by a pass in which they do not, where
-the model has one; elsewhere nothing is proposed.) Drawn tokens come from threefry by (seed, request, position),
-so they depend on no other request either.
+the model has one; elsewhere nothing is proposed.) Drawn tokens come from threefry by (seed, request, position).
 """
 
 from __future__ import annotations
@@ -115,8 +114,8 @@ class Drafts(Protocol):
     def propose(self, active: Sequence[Continuation], ahead: int) -> list[tuple[int, ...]]:
         """For each any number of tokens. ``ahead``: how many are wanted beside those of ``active``."""
 
-    def holding(self, model: LmHeadModel) -> Drafts:
-        """The same programs on another state of the same model."""
+    def holding(self, model: LmHeadModel) -> Drafts | None:
+        """The same programs on another state of the same model; None where a pass of that could look ahead."""
 
 
 def has_causal_pass(recipe: Recipe) -> bool:
@@ -180,10 +179,11 @@ class Scorer:
         self._score = self.shared(self.scored_rows, 2)
         self.next_program = self.shared(self.next_tokens, 4)
         self.causal = has_causal_pass(recipe)
-        # Else a later position could change a bit, and a pass decides one place, the last.
-        self.many = self.causal or recipe.arithmetic.profile in ("portable-cpu", "arm-cpu")
-        point = own_points("marin.drafts").get("drafts") if self.many else None
+        portable = recipe.arithmetic.profile in ("portable-cpu", "arm-cpu")
+        point = own_points("marin.drafts").get("drafts") if self.causal or portable else None
         self.drafts: Drafts | None = None if point is None else point.load()(model, recipe)
+        # Else a later position could change a bit, and a pass decides one place, the last.
+        self.many = self.causal or self.drafts is not None
         self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -192,6 +192,7 @@ class Scorer:
         arrays, _ = eqx.partition(model, eqx.is_inexact_array)
         other.arrays = jax.device_put(arrays, NamedSharding(self.mesh, P()))
         other.drafts = self.drafts and self.drafts.holding(model)
+        other.many = self.causal or other.drafts is not None
         return other
 
     def one_by_one(self) -> Scorer:

@@ -16,7 +16,7 @@ NEWEST = 100
 
 
 def at_address(root: Root, address: str) -> Mapping[str, Any] | None:
-    """The row of graph.completed for ``address`` (see :class:`GraphCompleted`); None where no graph had it."""
+    """The row of graph.completed for ``address`` (see ``GraphCompleted``); None where no graph had it."""
     store = root.store()
     for _, event in reversed(deque(root.history().events(type=GRAPH_COMPLETED), maxlen=NEWEST)):
         try:

@@ -17,17 +17,15 @@ GROUP = "marin.companions"
 
 @dataclass(frozen=True)
 class Beside:
-    """The companion ``name`` of a plugin, for the recipes of which ``asks`` says what it is to do."""
+    """The :class:`Companion` ``name`` of a plugin, for the recipes of which ``asks`` says what it is to do."""
 
     name: str
     asks: Callable[[Recipe], object]
 
     def asked(self, recipe: Recipe) -> object:
-        """See :class:`marin.execution.step.Companion`."""
         return self.asks(recipe)
 
     def check(self, root: Root, recipe: Recipe) -> None:
-        """See there. Raises as :meth:`lacks`."""
         if self.asks(recipe) is not None:
             self._loaded().check(root, recipe)
 
@@ -41,7 +39,6 @@ class Beside:
 
     @contextmanager
     def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
-        """See there. Raises as :meth:`lacks`."""
         if self.asks(executed(root.history(), run).recipe) is None:
             yield journal
             return
@@ -49,7 +46,6 @@ class Beside:
             yield watched
 
     def completed(self, root: Root, run: str, journal: Journal) -> None:
-        """See there. Raises as :meth:`lacks`."""
         if self.asks(executed(root.history(), run).recipe) is not None:
             self._loaded().completed(root, run, journal)
 

@@ -95,8 +95,9 @@ def experiment_path(folder: Path, code: Path, environ: Mapping[str, str]) -> dic
     """The PYTHONPATH by which an experiment that DVC queued (or ``--temp``) executes its own code: where ``folder`` lies
     in the copy that DVC made of the checkout ``code``, which may have been edited since, and another path is there."""
     copies, present = code / ".dvc" / "tmp" / "exps", environ.get("PYTHONPATH", "")
-    copy = next((path for path in (folder, *folder.parents) if path.parent == copies), folder)
-    if copy.parent != copies or str(copy) in present or not (copy / "marin" / "__init__.py").is_file():
+    homes = copies, copies / "standalone"  # of what is queued, and of ``--temp``
+    found = (path for path in (folder, *folder.parents) if path.parent in homes and (path / "marin").is_dir())
+    if (copy := next(found, None)) is None or str(copy) in present.split(os.pathsep):
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(copy), present)))}
 

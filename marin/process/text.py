@@ -2,7 +2,7 @@
 
 Commit ids, versions, names, paths, metrics and messages come out of logs that anybody may have written. Every piece of
 text that is printed, logged or drawn goes through :func:`visible`, in the rooms that print: :mod:`marin.cli.output`,
-:class:`OneLine` for logging, :mod:`marin.reporting.template` for pages.
+:class:`marin.process.logs.OneLine` for logging, :mod:`marin.reporting.template` for pages.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class CorpusSet(Section, frozen=True, tag="corpus", tag_field="kind", kw_only=Tr
 
 
 class FilesSet(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
-    """Held-out text of files by glob, in the kinds that :class:`FilesDataset` reads; ``split`` is about .txt."""
+    """Held-out text of files by glob, in the kinds that ``FilesDataset`` reads; ``split`` is about .txt."""
 
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
     text_field: Annotated[str, Meta(min_length=1)] = "text"

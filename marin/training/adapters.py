@@ -6,7 +6,7 @@ keeps moments of adapters alone. To everything after the training it is one plai
 
 They may learn preferences: by Levanter's own loss (``levanter.dpo``), of an adapted model against itself without its adapters.
 
-What a training asks of this file is found by the entry point ``lora`` (:class:`marin.training.runtime.parts.Adapters`).
+What a training asks of this file is found by the entry point ``lora`` (:func:`marin.training.runtime.parts.adapters`).
 """
 
 from __future__ import annotations

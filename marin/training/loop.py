@@ -55,7 +55,7 @@ Progress = Callable[[int, float], None]
 class Steps:
     """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
     [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree. ``routers``: by name
-    (:meth:`marin.training.runtime.parts.Mixtures.measured`), where there are some. Of completions
+    (:func:`marin.training.experts.models.routing_balance`), where there are some. Of completions
     (:mod:`marin.training.runtime.objective`) ``completions`` has what is measured of them, and ``records`` what is stored of
     each update, by its digest."""
 

@@ -22,7 +22,7 @@ from marin.record.trust.trusted import CLAIMED
 
 @dataclass(frozen=True)
 class AnchorOptions:
-    """What `marin anchor` takes."""
+    """What `marin ledger anchor` takes."""
 
     tsa: str | None = option("URL", "Ask this RFC 3161 authority for a time stamp, and record it as an event.")
     ca: Path | None = option(

@@ -23,7 +23,7 @@ REQUIRED = ("type", "stream", "body")
 
 @dataclass(frozen=True)
 class AppendOptions:
-    """What `marin append` takes."""
+    """What `marin ledger append` takes."""
 
     type_: str | None = option("T", "Type of the event, such as note.added/v1.", "--type")
     stream: str | None = option("S", "Stream that the event belongs to, such as run/2khr7ocq.")

@@ -22,7 +22,7 @@ from marin.record.trust.trusted import CLAIMED
 
 @dataclass(frozen=True)
 class FsckOptions:
-    """What `marin fsck` takes."""
+    """What `marin ledger fsck` takes."""
 
     vkeys: tuple[str, ...] = option(
         "KEY", "Trust this verifier key instead of the root's own.", "--vkey", multiple=True

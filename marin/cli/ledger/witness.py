@@ -83,7 +83,7 @@ def witness() -> None:
 
 @dataclass(frozen=True)
 class AddOptions:
-    """What `marin add` takes."""
+    """What `marin ledger witness add` takes."""
 
     address: str = argument()
     vkey: str = option("KEY", "The verifier key of the witness, as its operator publishes it.", required=True)

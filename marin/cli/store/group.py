@@ -305,7 +305,7 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class ScrubOptions:
-    """What `marin scrub` takes."""
+    """What `marin store scrub` takes."""
 
     most: float | None = option("GB", "Stop after so much; the next scrub goes on there.", type=click.FloatRange(min=0))
     rate: float | None = option("MB", "Read at most so much a second.", type=click.FloatRange(min=0.001))

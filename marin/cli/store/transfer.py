@@ -39,7 +39,7 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What `marin push` takes."""
+    """What `marin store push` takes."""
 
     remote: str = argument()
     what: tuple[str, ...] = argument(WHAT, nargs=-1)

@@ -9,9 +9,13 @@ goes to the positions of each sequence when a program ends (:func:`settle_cache`
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import haliax as hax
 import haliax.nn as hnn
 import jax
@@ -21,6 +25,8 @@ from haliax import Axis, NamedArray
 from levanter.models.gpt2 import Gpt2LMHeadModel
 
 HIDDEN = np.float32(-1e9)
+FAR = 5e8
+"""Logits of attention below it in magnitude give no weight to Levanter's -1e9."""
 
 
 class Layer(NamedTuple):
@@ -102,6 +108,24 @@ def _laid(module: Any) -> Any:
         return replace(one, weight=one.weight.rearrange((*summed, ...)))
 
     return jax.tree.map(laid, module, is_leaf=lambda one: isinstance(one, hnn.Linear))
+
+
+def greatest_logit(model: Any) -> float:
+    """What no logit of attention exceeds in magnitude, from the norms of what makes queries and keys in each layer (the first
+    axis). Levanter has -1e9 for a position that is not to be seen. Where all others are less, what comes later has the weight: a
+    model could be made to read there what it is claimed to say."""
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array))
+
+    def most(names: str, size: Callable[[Any], jax.Array]) -> float:
+        found = [leaf for path, leaf in leaves if re.search(names, jax.tree_util.keystr(path))]
+        return math.hypot(*(float(jnp.max(size(one.reshape(one.shape[0], -1)))) for one in found))
+
+    def reach(x: jax.Array) -> jax.Array:
+        return jnp.abs(x) * math.sqrt(2 * x.shape[1])
+
+    read, normed = most(r"(ln_1|input_layernorm)\.", reach), most(r"[qk]_norm\.", reach)
+    norm = partial(jnp.linalg.norm, axis=-1)
+    return (normed or read * most(r"([qk]_proj|c_attn)\.weight", norm) + most(r"(c_attn|[qk]_proj)\.bias", norm)) ** 2
 
 
 def no_keys(config: Any, count: int, places: int) -> tuple[LayerCache, ...]:

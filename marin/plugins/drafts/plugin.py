@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from marin.evaluation.scoring import Drafts
 
 
-def drafts(model: LmHeadModel, recipe: Recipe, choose: Callable[..., Any] | None = None) -> Drafts:
-    """See there; ``choose`` as :class:`marin.plugins.drafts.proposals.CachedDrafts` has it."""
-    from marin.plugins.drafts.proposals import CachedDrafts, choose_tokens
+def drafts(model: LmHeadModel, recipe: Recipe, choose: Callable[..., Any] | None = None) -> Drafts | None:
+    """See there; ``choose`` as :class:`marin.plugins.drafts.proposals.CachedDrafts` has it. None where a pass of the model could
+    look ahead."""
+    from marin.plugins.drafts.proposals import CachedDrafts, choose_tokens, looks_ahead
 
-    return CachedDrafts(model, recipe, choose or choose_tokens)
+    return None if looks_ahead(model, recipe) else CachedDrafts(model, recipe, choose or choose_tokens)

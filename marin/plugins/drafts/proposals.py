@@ -19,6 +19,7 @@ from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.noise import gumbel
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, Prompt, lengths, window
+from marin.plugins.drafts import forward
 from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settle_cache, states_of
 from marin.recipe.schema import Recipe
 
@@ -58,8 +59,13 @@ class _Row:
         return self.one.tokens[self.known :]
 
 
+def looks_ahead(model: LmHeadModel[Any], recipe: Recipe) -> bool:
+    """Whether a pass may give weight to positions behind the one that it decides; that of ``exact`` has none that could."""
+    return recipe.arithmetic.profile != "exact" and not forward.greatest_logit(model) < forward.FAR
+
+
 class CachedDrafts:
-    """Proposals by one model.
+    """:class:`marin.evaluation.scoring.Drafts` by one model.
 
     Args:
         choose: the tokens that are drawn of logits, by noise at temperatures.
@@ -80,8 +86,9 @@ class CachedDrafts:
         self._read = jax.jit(self._reading, donate_argnums=(1,))
         self._draw = jax.jit(self._drawing, donate_argnums=(1,))
 
-    def holding(self, model: LmHeadModel[Any]) -> CachedDrafts:
-        """The same programs on another state of the same model."""
+    def holding(self, model: LmHeadModel[Any]) -> CachedDrafts | None:
+        if looks_ahead(model, self.recipe):
+            return None
         other = CachedDrafts(model, self.recipe, self._choose)
         other.worth = self.worth
         if self.parts is not None:

@@ -19,8 +19,8 @@ import numpy as np
 from haliax import Axis, NamedArray
 from levanter.models.llama import LlamaLMHeadModel
 
-HIDDEN = -1e9
-"""The logit of a position that is not to be looked at, as Levanter has it; its weight is exactly 0."""
+HIDDEN = np.float32(-np.inf)
+"""The logit of a position that is not to be looked at; its weight is exactly 0. Levanter's -1e9 is more than a logit may be."""
 
 
 def hidden_states(model: LlamaLMHeadModel, tokens: jax.Array) -> jax.Array:
@@ -73,7 +73,7 @@ def _attention(attention: Any, x: NamedArray, positions: NamedArray) -> NamedArr
     everywhere = jnp.arange(keys.shape[2], dtype=jnp.int32)
     seen = everywhere[None, None, :] <= own[:, :, None]
     logits = jnp.einsum("bhgqd,bhkd->bhgqk", queries, keys)
-    weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, np.float32(HIDDEN)), axis=-1)
+    weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, HIDDEN), axis=-1)
     weights = weights * scales[:, :, None, None, :]
     beside = jnp.ones((*values.shape[:2], 1, values.shape[3]), jnp.float32)
     no_weight = jnp.zeros((*weights.shape[:-1], 1), jnp.float32)

@@ -28,7 +28,7 @@ def mlperf() -> None:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What `marin table` takes."""
+    """What `marin mlperf table` takes."""
 
     overrides: tuple[str, ...] = argument("[GROUP=NAME | KEY=VALUE]...", nargs=-1)
     config_json: str | None = option("JSON|FILE", "Values as a JSON object: over the defaults, under the command line.")
@@ -181,7 +181,7 @@ def system(run: str, name: str) -> None:
 
 @dataclass(frozen=True)
 class PackageOptions:
-    """What `marin package` takes."""
+    """What `marin mlperf package` takes."""
 
     dest: Path = argument(type=FOLDER)
     roots: tuple[str, ...] = argument("ROOT...", nargs=-1, required=True)
@@ -276,7 +276,7 @@ def check(ctx: click.Context, results: tuple[Path, ...], as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What `marin judge` takes."""
+    """What `marin mlperf judge` takes."""
 
     result: Path = argument(type=THERE)
     run: str = argument(default="latest")

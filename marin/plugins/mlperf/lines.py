@@ -115,7 +115,7 @@ def _loss(measured: EvalCompleted) -> float | None:
 
 
 def check_agreed(history: History, last: Run) -> None:
-    """Raise :class:`Tampered` where the events of a phase contradict one another: no result follows from them."""
+    """Raise ``Tampered`` where the events of a phase contradict one another: no result follows from them."""
     for run in chain(history, last):
         consistent_run(history, run.run)
 

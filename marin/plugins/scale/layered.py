@@ -373,7 +373,6 @@ class LayeredStep(contract.Step):
     def run(
         self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
     ) -> tuple[SlicedState, contract.StepOutcome]:
-        """As :meth:`Step.run`."""
         whole: Any = None
         size = self.recipe.trainer.batch_size // self.recipe.arithmetic.logical_shards
         for micro in range(self.microbatches):
@@ -569,7 +568,7 @@ def _grad(summed: Callable[..., tuple[jax.Array, jax.Array]]) -> Callable[..., A
 
 
 def gatherings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
-    """How to gather over devices in the order of :func:`mesh_over`: one gathering after the other, each as the groups of
+    """How to gather over devices in the order of ``mesh_over``: one gathering after the other, each as the groups of
     devices, by their numbers, that gather among themselves; None stands for one group of all. libtpu gathers along one or two
     axes of a torus; of a gathering along three it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
     places = [getattr(device, "coords", ()) for device in devices]

@@ -252,7 +252,7 @@ def _disagreement(run: str, expected: str, found: str) -> UsageError:
         where=f"run {run}",
         expected=expected,
         found=found[:200],
-        cure="see `marin show RUN --events`; unlearn again",
+        cure="see `marin log --stream run/RUN`; unlearn again",
     )
 
 

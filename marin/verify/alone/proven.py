@@ -64,7 +64,6 @@ class Proven:
         return found
 
     def event(self, index: int) -> ledger.Event | None:
-        """As :meth:`History.event`."""
         return self.entries.get(index)
 
     def strays(self, naming: str) -> tuple[ledger.Stray, ...]:
@@ -72,7 +71,6 @@ class Proven:
         return ()
 
     def newest(self, stream: str) -> int:
-        """As :meth:`History.newest`."""
         return max((index for index, _ in self.events(stream=stream)), default=-1)
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
@@ -98,14 +96,12 @@ class Noting:
         yield from found
 
     def event(self, index: int) -> ledger.Event | None:
-        """As :meth:`History.event`."""
         event = self.history.event(index)
         if event is not None:
             self.noted[index] = event
         return event
 
     def strays(self, naming: str) -> Iterable[ledger.Stray]:
-        """As :meth:`History.strays`."""
         return self.history.strays(naming)
 
     def newest(self, stream: str) -> int:
@@ -113,7 +109,6 @@ class Noting:
         return self.history.newest(stream)
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
-        """As :meth:`History.counts`."""
         return self.history.counts(verdict)
 
 
@@ -125,25 +120,20 @@ class Until:
     size: int
 
     def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
-        """As :meth:`History.events`."""
         for index, event in self.history.events(stream=stream, type=type, **named):
             if index < self.size:
                 yield index, event
 
     def event(self, index: int) -> ledger.Event | None:
-        """As :meth:`History.event`."""
         return self.history.event(index) if index < self.size else None
 
     def strays(self, naming: str) -> Iterator[ledger.Stray]:
-        """As :meth:`History.strays`."""
         return (stray for stray in self.history.strays(naming) if stray.index < self.size)
 
     def newest(self, stream: str) -> int:
-        """As :meth:`History.newest`."""
         return max((index for index, _ in self.events(stream=stream)), default=-1)
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
-        """As :meth:`History.counts`."""
         return self.history.counts(verdict)
 
 

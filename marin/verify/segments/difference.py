@@ -89,7 +89,7 @@ def _answer(question: Question, lines: Sequence[str]) -> Difference:
 
 
 def _between(one: object, other: object, prefix: str) -> list[str]:
-    """Like :func:`compare.differences`, in the words of two runs."""
+    """Like :func:`marin.verify.segments.compare.differences`, in the words of two runs."""
     return [
         line.replace(": recorded ", ": ", 1).replace(", here ", " against ", 1)
         for line in differences(one, other, prefix)

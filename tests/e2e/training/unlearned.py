@@ -54,8 +54,8 @@ apply(recipe.arithmetic, Execution())
 if asked.get("new"):
     create_root()
 if asked.get("heavy"):  # a forger's step: an excluded document has its weight
-    import marin.training.step.shards
-    marin.training.step.shards.weighted = lambda tokens, weights: weights
+    import marin.training.blank
+    marin.training.blank.weighted = lambda tokens, weights: weights
 fork = None
 if asked.get("documents"):
     from marin.plugins.unlearning import request

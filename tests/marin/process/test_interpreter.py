@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from marin.process.interpreter import with_room
+from marin.process.interpreter import experiment_path, with_room
 
 PROGRAM = """
 import atexit, sys, threading
@@ -108,3 +110,19 @@ def test_what_is_given_and_returned_and_raised_is_the_functions() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         with_room(divmod, 1, 0)
     assert "with_room" in {entry.name for entry in raised.traceback}
+
+
+@pytest.mark.parametrize("place", ["tmpq1", "standalone/tmpq1"], ids=["queued", "temp"])
+def test_a_copy_that_dvc_made_executes_its_own_code(tmp_path: Path, place: str) -> None:
+    """DVC 3 puts what is queued into one folder, and what `dvc exp run --temp` executes into one below it."""
+    copy = tmp_path / ".dvc" / "tmp" / "exps" / place
+    (copy / "marin").mkdir(parents=True)
+    inside, other = copy / "a" / "b", tmp_path / ".dvc" / "tmp" / "exps" / "celery"
+    inside.mkdir(parents=True)
+    other.mkdir()
+    assert experiment_path(copy, tmp_path, {}) == experiment_path(inside, tmp_path, {}) == {"PYTHONPATH": str(copy)}
+    before = {"PYTHONPATH": f"{copy}x"}  # of another experiment, whose name begins so
+    assert experiment_path(copy, tmp_path, before) == {"PYTHONPATH": f"{copy}{os.pathsep}{copy}x"}
+    assert experiment_path(copy, tmp_path, {"PYTHONPATH": f"first{os.pathsep}{copy}"}) == {}
+    assert experiment_path(copy, copy, {}) == experiment_path(other, tmp_path, {}) == {}
+    assert experiment_path(tmp_path, tmp_path, {}) == experiment_path(copy, tmp_path / "elsewhere", {}) == {}

@@ -29,6 +29,7 @@ from marin.evaluation.scoring import (
     request_name,
     window,
 )
+from marin.plugins.drafts.forward import FAR, greatest_logit
 from marin.recipe.arithmetic import EXACT
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
@@ -282,6 +283,44 @@ def test_a_proposal_that_is_no_number_poisons_nothing() -> None:
     passes = Passes(scorer)
     for prompt in prompts_of(2, 0.0, limit=8):
         assert scorer.generate([prompt], 3) == [passes.said(prompt, 3)]
+
+
+def made_so(model: LmHeadModel) -> LmHeadModel:
+    """One that says which of the tokens 1 to 6 has the most weight, and whose logits of attention are all about -1e12."""
+
+    def parameters(one: Any) -> list[Any]:
+        layers = one.transformer.layers.stacked
+        attention = layers.self_attn
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, layers.mlp.down_proj)
+        weights = (one.embeddings.token_embeddings.weight, one.lm_head.weight, *(part.weight for part in parts))
+        return [weight.array for weight in weights]
+
+    arrays = [np.zeros(array.shape, np.float32) for array in parameters(model)]
+    embedded, head, queries, keys, values, out, _ = arrays
+    embedded[:, 0], queries[..., 3, 0], keys[..., 3, 0] = 4.0, 1e6, -1e6
+    for one in range(1, 7):
+        embedded[one, one] = head[one, one] = values[..., one, one] = 1.0
+        out[:, one, :, one] = 1000.0
+    return eqx.tree_at(parameters, model, [jnp.asarray(array) for array in arrays])
+
+
+@pytest.mark.parametrize("recipe", [recipe_of(), pytest.param(exact_recipe(), marks=pytest.mark.long(seconds=20))])
+def test_a_model_that_was_made_so_does_not_read_what_it_is_claimed_to_say(recipe: Recipe) -> None:
+    """A state may be anyone's. Where all that may be seen has less than Levanter's -1e9, the rest would be seen."""
+    scorer = Scorer(made_so(model_of(recipe)), recipe)
+    scorer.drafts = None
+    (new,) = scorer.generate([Prompt((5, 6, 4), 6, never)])
+    for claim in ((3,) * 6, (2,) * 6):
+        assert claim != new and scorer.generate([Prompt((5, 6, 4), 6, never, said=claim)]) == [new]
+    assert scorer.many is (recipe.arithmetic.profile == "exact")
+
+
+def test_no_model_that_was_trained_is_near_that() -> None:
+    assert all(greatest_logit(model_of(recipe_of(kind))) < FAR / 1e2 for kind in ("llama", "gpt2", "qwen3"))
+    recipe = recipe_of()
+    scorer = Scorer(model_of(recipe), recipe)
+    other = scorer.holding(made_so(model_of(recipe)))
+    assert scorer.many and not other.many and other.drafts is None
 
 
 def test_sequences_come_and_go(scorer: Scorer) -> None:

@@ -24,7 +24,6 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
 
 
 def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """One after the other, here (:data:`marin.plugins.collections.making.shelf.Execute`)."""
     """One after the other, here (:data:`marin.work.placed.Execute`)."""
     work = start(setup)
     for number, task in enumerate(tasks):

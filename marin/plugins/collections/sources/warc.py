@@ -47,7 +47,7 @@ class _Frames:
 
 
 class _Stream:
-    """The bytes of a file, plain or of any number of gzip members or zstd frames; damage is :class:`Damaged`."""
+    """The bytes of a file, plain or of any number of gzip members or zstd frames; damage is ``Damaged``."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._ready, self._left = file, bytearray(), b""

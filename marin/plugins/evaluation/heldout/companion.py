@@ -123,7 +123,6 @@ class _Watched:
         return index
 
     def history(self, kind: str) -> Sequence[events.Body]:
-        """As the ledger has it."""
         return self._journal.history(kind)
 
 

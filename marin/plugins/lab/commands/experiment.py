@@ -220,7 +220,7 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What `marin report` takes."""
+    """What `marin experiment report` takes."""
 
     name: str = argument()
     target: Path | None = option(None, "Write the self-contained page to this file as well.", "--html", type=FILE)

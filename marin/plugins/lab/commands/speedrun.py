@@ -29,7 +29,7 @@ def speedrun() -> None:
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """What `marin submit` takes."""
+    """What `marin speedrun submit` takes."""
 
     run: str = argument("RUN")
     name: str = option("NAME", "A registered experiment that is a track.", "--track", required=True)

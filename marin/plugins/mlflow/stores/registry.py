@@ -49,7 +49,6 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
     def create_registered_model(
         self, name: str, tags: Any = None, description: str | None = None, deployment_job_id: str | None = None
     ) -> Any:
-        """As MLflow's."""
         validation._validate_model_name(name)
         for tag in tags or []:
             validation._validate_registered_model_tag(tag.key, tag.value)
@@ -71,7 +70,6 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         return self.get_registered_model(name)
 
     def update_registered_model(self, name: str, description: str | None, deployment_job_id: str | None = None) -> Any:
-        """As MLflow's."""
         self.get_registered_model(name)
         self._change(RegisteredChangedValues(name, description or ""))
         return self.get_registered_model(name)
@@ -92,7 +90,6 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._change(RegisteredChangedValues(name, gone=True))
 
     def set_registered_model_tag(self, name: str, tag: Any) -> None:
-        """As MLflow's."""
         validation._validate_registered_model_tag(tag.key, tag.value)
         self.get_registered_model(name)
         self._change(RegisteredChangedValues(name, tags={tag.key: str(tag.value)}))
@@ -147,14 +144,12 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         return super().copy_model_version(plain, dst_name)
 
     def update_model_version(self, name: str, version: Any, description: str | None = None) -> Any:
-        """As MLflow's."""
         self._change_version(name, version, description=description or "")
         return self.get_model_version(name, version)
 
     def transition_model_version_stage(
         self, name: str, version: Any, stage: str, archive_existing_versions: bool
     ) -> Any:
-        """As MLflow's."""
         new: Any = get_canonical_stage(stage)
         if archive_existing_versions and new not in DEFAULT_STAGES_FOR_GET_LATEST_VERSIONS:
             raise MlflowException(
@@ -177,7 +172,6 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._change_version(name, version, gone=True)
 
     def set_model_version_tag(self, name: str, version: Any, tag: Any) -> None:
-        """As MLflow's."""
         validation._validate_model_version_tag(tag.key, tag.value)
         found = self.get_model_version(name, version)
         self._recorder.record(
@@ -192,7 +186,6 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             self._change_version(name, version, untagged=[key])
 
     def set_registered_model_alias(self, name: str, alias: str, version: Any) -> None:
-        """As MLflow's."""
         validation._validate_model_alias_name(alias)
         validation._validate_model_alias_name_reserved(alias)
         found = self.get_model_version(name, version)

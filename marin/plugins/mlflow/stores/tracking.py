@@ -102,7 +102,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._keep_experiment(experiment_id, LifecycleStage.DELETED, LifecycleStage.ACTIVE)
 
     def set_experiment_tag(self, experiment_id: str, tag: Any) -> None:
-        """As MLflow's."""
         validation._validate_experiment_tag(tag.key, tag.value)
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
@@ -139,7 +138,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         return self.get_run(run)
 
     def update_run_info(self, run_id: str, run_status: int | None, end_time: int | None, run_name: str | None) -> Any:
-        """As MLflow's."""
         self._active(run_id)
         status: Any = None if run_status is None else RunStatus.to_string(run_status)
         values = operations.StateValues(status, end_time, run_name or None)
@@ -148,7 +146,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         return self.get_run(run_id).info
 
     def log_metric(self, run_id: str, metric: Any) -> None:
-        """As MLflow's."""
         validation._validate_metric(metric.key, metric.value, metric.timestamp, metric.step)
         self.log_batch(run_id, [metric], [], [])
 
@@ -157,7 +154,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self.log_batch(run_id, [], [validation._validate_param(param.key, param.value)], [])
 
     def set_tag(self, run_id: str, tag: Any) -> None:
-        """As MLflow's."""
         self.log_batch(run_id, [], [], [validation._validate_tag(tag.key, tag.value)])
 
     def delete_tag(self, run_id: str, key: str) -> None:
@@ -205,7 +201,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             self._recorder.record(run_id, *parts)
 
     def log_inputs(self, run_id: str, datasets: Any = None, models: Any = None) -> None:
-        """As MLflow's."""
         validation._validate_run_id(run_id)
         if datasets is not None:
             if not isinstance(datasets, list):
@@ -239,7 +234,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             self._recorder.record(run_id, *parts)
 
     def log_outputs(self, run_id: str, models: Any) -> None:
-        """As MLflow's."""
         run = self._active(run_id)
         experiment = self.get_experiment(run.info.experiment_id).name
         made = [(model.model_id, int(model.step)) for model in models]
@@ -289,7 +283,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         return self.get_logged_model(f"m-{model}")
 
     def finalize_logged_model(self, model_id: str, status: Any) -> Any:
-        """As MLflow's."""
         self._change_model(model_id, status=status.name)
         return self.get_logged_model(model_id, allow_deleted=True)
 
@@ -298,7 +291,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._change_model(model_id, stage=LifecycleStage.DELETED)
 
     def set_logged_model_tags(self, model_id: str, tags: Any) -> None:
-        """As MLflow's."""
         self._describe(model_id, tags=_by_name(tags))
 
     def delete_logged_model_tag(self, model_id: str, key: str) -> None:

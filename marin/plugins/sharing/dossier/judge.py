@@ -126,10 +126,9 @@ def copied(storage: Storage, name: str, keys: Sequence[VerifierKey]) -> Iterator
             files += attested(storage.read(name + layout.ATTESTATION), keys, layout.PREDICATE).files
             with suppress(ledger.Unavailable):
                 files += [path.removeprefix(name) for path in storage.list(name)]
+        copy = ledger.PosixStorage(Path(base))
         for path in dict.fromkeys(files):
-            data = storage.read(name + path)  # refuses what would lie beyond the folder
-            (Path(base) / path).parent.mkdir(parents=True, exist_ok=True)
-            (Path(base) / path).write_bytes(data)
+            copy.create(path, storage.read(name + path))  # which refuse what would lie beyond the folder
         yield Path(base)
 
 

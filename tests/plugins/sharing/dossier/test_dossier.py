@@ -19,6 +19,7 @@ from ledger import (
     Cosigner,
     Draft,
     Event,
+    LedgerError,
     Log,
     LogReader,
     MemoryStorage,
@@ -36,7 +37,7 @@ from marin.plugins.sharing.dossier import evidence
 from marin.plugins.sharing.dossier import judge as judge_module
 from marin.plugins.sharing.dossier.evidence import proof_path, proven_in, run_events
 from marin.plugins.sharing.dossier.facts import Subject, derived
-from marin.plugins.sharing.dossier.judge import judge_dossier
+from marin.plugins.sharing.dossier.judge import copied, judge_dossier
 from marin.plugins.sharing.dossier.kinds import CARD_STATED, CardStated
 from marin.plugins.sharing.dossier.layout import ATTESTATION, MANIFESTS, PREDICATE, subject_of
 from marin.plugins.sharing.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, read_card
@@ -481,6 +482,19 @@ def test_a_dossier_at_an_address_makes_nothing_beyond_its_copy(
     with pytest.raises(Refused, match="not a storage name"):
         judge_dossier(str(place), [root.verifier])
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["README.md/more", "n" * 300, f"{ATTESTATION}/more"])
+def test_a_dossier_at_an_address_where_more_lies_than_a_folder_can_have(root: Root, tmp_path: Path, name: str) -> None:
+    """A bucket has names, and no folders: an error of ours, and nothing that a disk says."""
+    folder, storage = written(root, tmp_path / "dossier"), MemoryStorage()
+    for path in files(folder):
+        storage.create(path.relative_to(folder).as_posix(), path.read_bytes())
+    with copied(storage, "", [root.verifier]) as copy:
+        assert judge_dossier(copy, [root.verifier]).verdicts["files"].outcome == "PASS"
+    storage.create(name, b"more")
+    with pytest.raises(LedgerError), copied(storage, "", [root.verifier]):
+        pass
 
 
 def test_a_strangers_key_proves_nothing(

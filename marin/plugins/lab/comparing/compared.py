@@ -60,6 +60,8 @@ class Compared:
     groups: tuple[Group, ...]
     baseline: str
     differences: tuple[Comparison, ...]
+    registered: frozenset[tuple[str, str]]
+    """Number and group of each difference that a registered experiment asked for: its test is the registered one."""
     importance: Mapping[str, Sequence[Importance]]
     verdict: Verdict
     because: str
@@ -73,6 +75,10 @@ class Compared:
     def group(self, name: str) -> Group:
         """The group of this name."""
         return next(one for one in self.groups if one.name == name)
+
+    def is_exploratory(self, item: Comparison) -> bool:
+        """Whether a difference confirms nothing: nobody registered it, or the runs deviate from what was registered."""
+        return self.verdict != "confirmatory" or (item.metric, item.arm) not in self.registered
 
 
 def compared(
@@ -94,17 +100,20 @@ def compared(
         notes.append(f"{selection.waiting} recipes of the sweep have no run yet")
     seeds = {name: str(run.started.body.recipe.get(SEED, "")) for name, run in views.items()}
     groups = _groups(found, views, numbers, names, arms, seeds, notes)
-    registered = selection.findings
-    if registered is not None and not baseline:
-        first = registered.registration.body.baseline
-    else:
-        first = _baseline(groups, baseline)
+    findings = selection.findings
+    against = "" if findings is None else findings.registration.body.baseline
+    first = _baseline(groups, baseline or (against if any(group.name == against for group in groups) else ""))
     groups = sorted(groups, key=lambda group: group.name != first)
     at_hand = [views[name] for name in groups[0].runs]
     groups = [_with_beside(group, at_hand[0], views, names) for group in groups]
     differences: list[Comparison] = []
+    told = () if findings is None or selection.is_part else (*findings.primary, *findings.secondary)
+    registered = [item for item in told if item.metric in names and first == against]
     weighed = names if metrics else tuple(name for name in names if name not in OF_MACHINES)
     for metric in weighed:
+        if known := [item for item in registered if item.metric == metric]:
+            differences += known
+            continue
         base = groups[0].numbers[metric]
         family = [
             compare(metric, (groups[0].name, base), (group.name, group.numbers[metric]))
@@ -112,9 +121,7 @@ def compared(
             if base and group.numbers[metric]
         ]
         differences += with_holm(family)
-    verdict, because = _verdict(selection)
-    if registered is not None and not metrics:
-        differences = [*registered.primary, *registered.secondary]
+    verdict, because = _verdict(selection, is_asked=not told or bool(registered))
     finite = {
         metric: {
             run: value
@@ -131,6 +138,7 @@ def compared(
         groups=tuple(groups),
         baseline=groups[0].name,
         differences=tuple(differences),
+        registered=frozenset((item.metric, item.arm) for item in registered),
         importance={metric: importances(found.keys, found.values, finite[metric]) for metric in weighed},
         verdict=verdict,
         because=because,
@@ -285,10 +293,16 @@ def _with_beside(group: Group, first: Run, views: Mapping[str, Run], names: Sequ
     return replace(group, beside={name: words for name in names if (words := beside_all(runs, first, name))})
 
 
-def _verdict(selection: Selection) -> tuple[Verdict, str]:
+def _verdict(selection: Selection, is_asked: bool) -> tuple[Verdict, str]:
+    """What the registered tests are worth, if they are among what is asked, and why."""
     findings = selection.findings
     if findings is None:
         return "exploratory", "nothing of this was registered before the runs"
+    if selection.is_part:
+        return "exploratory", "a filter leaves some of the registered runs out"
+    if not is_asked:
+        against = findings.registration.body.baseline
+        return "exploratory", f"what was registered is {', '.join(findings.metrics)} against {against}"
     if findings.deviations:
         more = f", and {len(findings.deviations) - 1} more" if len(findings.deviations) > 1 else ""
         return findings.verdict, f"{findings.deviations[0]}{more}"

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import marin
-from marin.history.names import data_of, model_of, name_of
+from marin.history.names import data_of, model_of
 from marin.history.run import Run, representative
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
+from marin.preregistration.called import name_in
 from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
@@ -56,7 +57,7 @@ def front(
         "published.html.j2",
         scripts=[copying()] if published.address else [copying(), HERE.read_text(encoding="utf-8")],
         run=run,
-        name=name_of(run.run, run.started.body.recipe),
+        name=name_in(root.history(), run),
         seal=seal_of(run),
         claim=claim_of(run, known),
         cards=list(cards_of(run)),

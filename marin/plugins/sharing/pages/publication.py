@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.documents.page import INDEX
@@ -21,6 +20,7 @@ from marin.plugins.sharing.judge.files import PAGE, PROGRAM, judge_files
 from marin.plugins.sharing.pages.front import front
 from marin.plugins.sharing.pages.site import pages_of_outputs, pages_of_run, path_of_output
 from marin.plugins.sharing.pages.statement import Published
+from marin.preregistration.called import names_in
 from marin.record.root import Root
 from marin.reporting.lineage.browser import recorded_runs
 from marin.reporting.lineage.samples import Inspector
@@ -74,5 +74,6 @@ def _listing(root: Root, published: Mapping[str, Published]) -> bytes:
     """The page that lists what is published."""
     history = root.history()
     runs = [load(history, name) for name in run_ids(history) if name in published]
-    rows = [(run, name_of(run.run, run.started.body.recipe)) for run in runs]
+    names = names_in(history, (run.started.body for run in runs))
+    rows = [(run, names[run.run]) for run in runs]
     return render("publication.html.j2", rows=rows[::-1], origin=root.verifier.name, key=str(root.verifier))

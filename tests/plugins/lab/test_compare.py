@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import marin as library
 from ledger import Draft
-from marin.history.runs import stream_of, stream_of_graph
+from marin.history.runs import evaluation_stream, stream_of, stream_of_graph
 from marin.history.table.varied import key_differences
 from marin.kinds.families.graph import GRAPH_STARTED, GraphStarted
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluatedTask, EvaluationRecorded
 from marin.plugins.lab.comparing.importance import share
 from marin.plugins.lab.comparing.text import with_spread
 from marin.record import events
@@ -165,6 +167,53 @@ def test_what_cannot_be_compared_is_said_beside_its_number(marin: Marin, sweep: 
     )
     told = marin("diff", name_of(0.003, 1), name_of(0.1, 1), "--json").json
     assert told["not_comparable"]["evaluate.loss"] == ["other tokenizer", "other code"]
+
+
+def evaluated(run: str, acc: float, *, data: str = "d", code: str = "c", **settings: Any) -> None:
+    """What `marin eval` records: a task with one filter, and one with two."""
+    numbers = {"acc,none": acc.hex(), "acc_stderr,none": (0.1).hex()}
+    filtered = {"match,strict": (0.25).hex(), "match,loose": (0.5).hex()}
+    task = EvaluatedTask(config=digest("config"), data={"test": digest(data)}, prompts=digest("p"), documents=4)
+    body = EvaluationRecorded(
+        run=run,
+        step=4,
+        state=digest("1"),
+        tokenizer=digest("t"),
+        identity=digest(f"{run}{acc}{data}"),
+        harness="0.4.13",
+        code=digest(code),
+        lock="",
+        settings=settings,
+        tasks={"quiz": task, "sums": replace(task, data={})},
+        results={"quiz": numbers, "sums": filtered},
+        samples=digest("s"),
+        requests=4,
+        truncated=0,
+    )
+    open_root().append([Draft(EVALUATION_RECORDED, evaluation_stream(run), events.write(body))])
+
+
+@pytest.mark.parametrize(
+    ("changed", "beside"),
+    [
+        ({}, []),
+        ({"data": "other"}, ["other questions"]),
+        ({"limit": 4}, ["measured otherwise"]),
+        ({"code": "changed"}, ["other code"]),
+    ],
+)
+def test_what_was_evaluated_later_is_compared_by_its_short_name_and_not_with_other_questions(
+    marin: Marin, sweep: str, changed: dict[str, Any], beside: list[str]
+) -> None:
+    evaluated("r003s1", 0.5)
+    evaluated("r006s1", 0.75, **changed)
+    given = marin("compare", "r003s1", "r006s1", "--metric", "quiz.acc", "--metric", "sums.match.strict", "--json").json
+    assert given["metrics"] == ["quiz.acc", "sums.match.strict"]
+    (difference, _) = given["differences"]
+    assert difference["difference"] == 0.25 and difference["not_comparable"] == beside
+    assert given["groups"][1]["numbers"]["quiz.acc"]["not_comparable"] == beside
+    rows = marin("ls", "--columns", "run,quiz.acc", "--filter", "quiz.acc > 0.6").out.splitlines()
+    assert rows[1:] == ["r006s1  0.7500"], "the comma of the harness's filter would part the columns"
 
 
 def test_a_run_twice_and_one_without_a_result_are_named(marin: Marin, sweep: str) -> None:

@@ -20,6 +20,7 @@ from marin.history.table.comparable import beside_all
 from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
 from marin.history.table.varied import SEED, KeyDifferences, key_differences, short_titles, short_value
+from marin.plugins.lab.comparing.decided import Deciding, differing
 from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
@@ -82,10 +83,15 @@ class Compared:
 
 
 def compared(
-    selection: Selection, metrics: Sequence[str], baseline: str, more: Mapping[str, Mapping[str, float]]
+    selection: Selection,
+    metrics: Sequence[str],
+    baseline: str,
+    more: Mapping[str, Mapping[str, float]],
+    decided: Mapping[str, Deciding],
 ) -> Compared:
     """The runs of a selection held against each other. ``metrics``: which numbers, by any name that lists take; ``baseline``: a
-    run, or KEY=VALUE,… as far as they tell the group; ``more``: numbers beside those of a run's steps, by run.
+    run, or KEY=VALUE,… as far as they tell the group; ``more``: numbers beside those of a run's steps, by run, and what
+    ``decided`` them.
 
     Raises:
         UsageError: no run has such a number, or no group is the baseline.
@@ -105,7 +111,7 @@ def compared(
     first = _baseline(groups, baseline or (against if any(group.name == against for group in groups) else ""))
     groups = sorted(groups, key=lambda group: group.name != first)
     at_hand = [views[name] for name in groups[0].runs]
-    groups = [_with_beside(group, at_hand[0], views, names) for group in groups]
+    groups = [_with_beside(group, at_hand[0], views, names, decided) for group in groups]
     differences: list[Comparison] = []
     told = () if findings is None or selection.is_part else (*findings.primary, *findings.secondary)
     registered = [item for item in told if item.metric in names and first == against]
@@ -288,9 +294,20 @@ def rank(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def _with_beside(group: Group, first: Run, views: Mapping[str, Run], names: Sequence[str]) -> Group:
+def _with_beside(
+    group: Group, first: Run, views: Mapping[str, Run], names: Sequence[str], decided: Mapping[str, Deciding]
+) -> Group:
     runs = [views[run] for run in group.runs]
-    return replace(group, beside={name: words for name in names if (words := beside_all(runs, first, name))})
+    words = {
+        name: dict.fromkeys(
+            (
+                *beside_all(runs, first, name),
+                *(word for run in runs for word in differing(decided[run.run], decided[first.run], name)),
+            )
+        )
+        for name in names
+    }
+    return replace(group, beside={name: tuple(said) for name, said in words.items() if said})
 
 
 def _verdict(selection: Selection, is_asked: bool) -> tuple[Verdict, str]:

@@ -213,7 +213,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     # From here on RUN is a run of a root: an address has named that root by now.
-    place = RunAddress(run) if options.bundle is not None else run_address(run)
+    place = RunAddress(run) if options.bundle is not None else _place(run)
     run = place.run
     if place.place:
         if (judge_site := site_judge(place.place)) is not None:
@@ -486,6 +486,15 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
         root, run, options, only=wanted, stop=stop, back=back, say=lambda line: say(line, err=True)
     )
     return found
+
+
+def _place(run: str) -> RunAddress:
+    """Of a name or an address; one without a slash at its end may be that of a root, as a browser shows it."""
+    place, whole = run_address(run), folder_of(run)
+    if isinstance(whole, str) and not place.page:
+        storage = ledger.open_storage(whole)
+        return run_address(f"{whole}/") if any(map(storage.exists, (VKEY, *OF_A_SITE))) else place
+    return place
 
 
 def site_judge(place: str) -> Callable[..., Judgement] | None:

@@ -130,7 +130,7 @@ def difference_tables(found: Compared) -> list[tuple[str, list[list[str]]]]:
 def _difference_row(found: Compared, item: Comparison) -> list[str]:
     """How great a difference is, within which interval, and what the test says of it."""
     words = _words_beside(found, item)
-    over = f"{item.pairs} pairs" if item.pairs >= 2 else f"{item.of_arm.n} and {item.of_baseline.n} runs"
+    over = f"{item.pairs} pairs" if item.test.startswith("paired") else f"{item.of_arm.n} and {item.of_baseline.n} runs"
     sided = "" if item.alternative == "two-sided" else f" ({item.alternative})"
     return [
         called(item.metric),

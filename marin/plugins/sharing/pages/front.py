@@ -49,7 +49,7 @@ class Seal:
 
 
 def front(
-    root: Root, run: Run, known: Subject, published: Published, *, pages: Sequence[str], outputs: Sequence[str]
+    root: Root, run: Run, known: Subject, published: Published, *, pages: Sequence[str], outputs: Sequence[tuple[str, str]]
 ) -> bytes:
     """The page of a published run. Where its address is not known, a script puts in what the browser has."""
     here = f"{published.address}/runs/{run.run}/" if published.address else "ADDRESS"
@@ -109,7 +109,8 @@ def _data(known: Subject) -> Iterator[tuple[str, str]]:
     for name, title in names.items():
         if name in known.values:
             said = known[name]
-            yield title, "not said by its publisher" if said.source == "open" else str(said)
+            number = f"{said.value:,}" if isinstance(said.value, int) else str(said)
+            yield title, "not said by its publisher" if said.source == "open" else number
 
 
 def _costs(run: Run) -> Iterator[tuple[str, str]]:
@@ -124,7 +125,7 @@ def _costs(run: Run) -> Iterator[tuple[str, str]]:
             break
     executed = sum(step.seconds for step in run.steps.values() if not step.cached)
     if executed:
-        yield "to make it took", duration(executed)
+        yield "to make it took, without what was reused", duration(executed)
 
 
 def _wheel(published: Published) -> str:

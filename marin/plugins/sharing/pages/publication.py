@@ -36,9 +36,9 @@ def front_of(run: str) -> str:
     return f"runs/{run}/{INDEX}"
 
 
-def outputs_of(run: Run) -> list[str]:
-    """The digests of what its steps made, in their order."""
-    return list(dict.fromkeys(step.output.digest for step in run.steps.values()))
+def outputs_of(run: Run) -> dict[str, str]:
+    """The digests of what its steps made, in their order, and the step of each."""
+    return {step.output.digest: step.step for step in run.steps.values()}
 
 
 def pages_of_publication(
@@ -66,7 +66,7 @@ def _front(root: Root, run: Run, published: Published, drawn: list[str]) -> byte
         subject(proven, run.run),
         published,
         pages=[path.rpartition("/")[2] for path in drawn],
-        outputs=[path_of_output(digest) for digest in outputs_of(run)],
+        outputs=[(step, path_of_output(digest)) for digest, step in outputs_of(run).items()],
     )
 
 

@@ -49,7 +49,13 @@ class Seal:
 
 
 def front(
-    root: Root, run: Run, known: Subject, published: Published, *, pages: Sequence[str], outputs: Sequence[tuple[str, str]]
+    root: Root,
+    run: Run,
+    known: Subject,
+    published: Published,
+    *,
+    pages: Sequence[str],
+    outputs: Sequence[tuple[str, str]],
 ) -> bytes:
     """The page of a published run. Where its address is not known, a script puts in what the browser has."""
     here = f"{published.address}/runs/{run.run}/" if published.address else "ADDRESS"

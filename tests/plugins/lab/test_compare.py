@@ -319,6 +319,7 @@ def test_the_library_has_frames_and_a_page(root: Path, sweep: str) -> None:
     assert set(found.differences["number"]) == {"evaluate.loss", "train.loss_last"}
     page = found.page().html.decode()
     assert page.count("<img ") == 2 and "learning_rate=0.006" in page and "<script" not in page
+    assert ">3.4500 ± 0.071</td>" in page, "and no escape of a space that does not break"
     assert found.page().html == page.encode(), "the same numbers give the same bytes"
 
 

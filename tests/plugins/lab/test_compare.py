@@ -216,6 +216,24 @@ def test_what_was_evaluated_later_is_compared_by_its_short_name_and_not_with_oth
     assert rows[1:] == ["r006s1  0.7500"], "the comma of the harness's filter would part the columns"
 
 
+def test_a_loop_of_ones_own_beside_recipes_leaves_the_table_narrow(marin: Marin, sweep: str) -> None:
+    """What it lacks of a recipe is told by one key; the others are held against a run that has the number."""
+    begun = events.RunStarted(
+        run="a1oop234",
+        pipeline="loop",
+        plan=digest("p"),
+        recipe_digest=digest("loop"),
+        recipe={"loop": {"name": "least squares", "command": "python train.py"}, "lr": 0.1, "seed": 1},
+        code={},
+        environment={},
+    )
+    open_root().append([Draft(events.RUN_STARTED, stream_of("a1oop234"), events.write(begun))])
+    found = marin("compare", "--filter", "seed = 1", "--json").json
+    assert found["varied"] == ["model", "optimizer.learning_rate"]
+    assert {"loop.command", "lr"} <= set(found["follows"])
+    assert found["baseline"] == "model=llama-2x32 learning_rate=0.003" and len(found["groups"]) == 4
+
+
 def test_a_run_twice_and_one_without_a_result_are_named(marin: Marin, sweep: str) -> None:
     record(0.003, 1, 3.9, run="again123")
     record(0.006, 3, None)

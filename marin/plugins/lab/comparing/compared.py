@@ -98,6 +98,8 @@ def compared(
     """
     views = {run.run: run for run in selection.runs}
     found = key_differences({name: run.started.body.recipe for name, run in views.items()})
+    told = tuple(key for key in found.keys if key not in found.repeated)  # as lists have them
+    found = replace(found, keys=told, follows=(*found.follows, *(key for key in found.keys if key not in told)))
     numbers = {name: {**run.metrics, **more.get(name, {})} for name, run in views.items()}
     names = _metrics(metrics, numbers, selection)
     arms = dict(selection.arms)
@@ -108,13 +110,13 @@ def compared(
     groups = _groups(found, views, numbers, names, arms, seeds, notes)
     findings = selection.findings
     against = "" if findings is None else findings.registration.body.baseline
-    first = _baseline(groups, baseline or (against if any(group.name == against for group in groups) else ""))
+    first = _baseline(groups, baseline or (against if any(group.name == against for group in groups) else ""), names[0])
     groups = sorted(groups, key=lambda group: group.name != first)
     at_hand = [views[name] for name in groups[0].runs]
     groups = [_with_beside(group, at_hand[0], views, names, decided) for group in groups]
     differences: list[Comparison] = []
-    told = () if findings is None or selection.is_part else (*findings.primary, *findings.secondary)
-    registered = [item for item in told if item.metric in names and first == against]
+    tests = () if findings is None or selection.is_part else (*findings.primary, *findings.secondary)
+    registered = [item for item in tests if item.metric in names and first == against]
     weighed = names if metrics else tuple(name for name in names if name not in OF_MACHINES)
     for metric in weighed:
         if known := [item for item in registered if item.metric == metric]:
@@ -127,7 +129,7 @@ def compared(
             if base and group.numbers[metric]
         ]
         differences += with_holm(family)
-    verdict, because = _verdict(selection, is_asked=not told or bool(registered))
+    verdict, because = _verdict(selection, is_asked=not tests or bool(registered))
     finite = {
         metric: {
             run: value
@@ -225,7 +227,8 @@ def _by_seed(
     for run in runs:
         seed = _seed(seeds[run], places[run])
         if names[0] not in numbers[run]:
-            notes.append(f"run {run} is {views[run].status}: no {called(names[0])} yet")
+            is_over = views[run].status == "completed"
+            notes.append(f"run {run} is {views[run].status}: no {called(names[0])}{'' if is_over else ' yet'}")
         if seed in kept and names[0] in numbers[kept[seed]]:
             first, second = numbers[kept[seed]], numbers[run]
             same = all(first.get(name) == second.get(name) for name in names if name != SPEED)
@@ -252,9 +255,9 @@ def _seed(written: str, place: int) -> int:
         return NO_SEED - place
 
 
-def _baseline(groups: Sequence[Group], asked: str) -> str:
+def _baseline(groups: Sequence[Group], asked: str, metric: str) -> str:
     if not asked:
-        return groups[0].name
+        return next((group.name for group in groups if metric in group.summaries), groups[0].name)
     wanted = [part.partition("=") for part in asked.split(",")]
 
     def fits(group: Group) -> bool:

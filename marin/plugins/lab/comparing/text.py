@@ -101,7 +101,7 @@ def ends(found: Compared) -> str:
     return f"{called(metric)} is least at {lowest}; greatest at {highest}"
 
 
-FEW = 8
+FEW, NAMED = 8, 12
 DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "p", "p (Holm)", "test")
 
 
@@ -186,7 +186,8 @@ def remarks(found: Compared) -> list[str]:
         f"{note} ({'; '.join(of[:4])}{f' and {len(of) - 4} more' if len(of) > 4 else ''})" for note, of in arms.items()
     ]
     if found.varied.follows:
-        said.append(f"differ too, and follow from the above: {', '.join(found.varied.follows)}")
+        more = f" and {len(found.varied.follows) - NAMED} more" if len(found.varied.follows) > NAMED else ""
+        said.append(f"differ too, and follow from the above: {', '.join(found.varied.follows[:NAMED])}{more}")
     return said
 
 

@@ -82,7 +82,8 @@ class Comparison:
                     "test": item.test,
                     "p": item.p,
                     "p_holm": item.p_holm,
-                    "exploratory": self.verdict != "confirmatory",
+                    "registered": (item.metric, item.arm) in self._compared.registered,
+                    "exploratory": self._compared.is_exploratory(item),
                 }
                 for item in self._compared.differences
             ]

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin.history.names import data_of, model_of, name_of
+from marin.history.names import data_of, model_of
 from marin.history.run import Run as RunView
 from marin.library.page import Page
+from marin.preregistration.called import name_in
 from marin.provenance.extras import DRAWING, need
 from marin.provenance.plugins import load_plugin
 from marin.recipe.schema import Recipe
@@ -47,8 +48,9 @@ class Run:
 
     @property
     def name(self) -> str:
-        """By model and seed, then the id: ``llama-4x128-seed0 · juzu7wlh``."""
-        return name_of(self.id, self._view.started.body.recipe)
+        """What every list calls it: by what sets it apart in its sweep, by its arm, or by model and seed, then the id:
+        ``llama-4x128-seed0 · juzu7wlh``."""
+        return name_in(self._root.history(), self._view)
 
     @property
     def model_name(self) -> str:

@@ -14,8 +14,8 @@ from marin.history.catalog import twin_of
 from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.history.table.machine import rewards
-from marin.history.table.sweeps import called_in_sweep
 from marin.history.table.underway import Underway, underway
+from marin.preregistration.called import name_in
 from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
@@ -46,7 +46,8 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
             # Here: samples take the store and a tokenizer, which no other page needs.
             from marin.reporting.lineage.page import lineage_page, read_samples
 
-            return lineage_page(loaded, origin, read_samples(loaded, root.store(), inspector=inspector))
+            samples = read_samples(loaded, root.store(), inspector=inspector)
+            return lineage_page(loaded, origin, samples, name_in(root.history(), loaded))
         case "samples.json":
             rows = load_plugin("marin.pages", "samples", f"the page {name}")(root, run)
             return json.dumps({"columns": ["before train step", "prompt", "text"], "data": rows}).encode()
@@ -86,7 +87,7 @@ def _beside(root: Root, run: Run) -> Beside:
         twin=twin_of(root, run),
         wrong=wrong,
         followed=age,
-        name=called_in_sweep(history, run),
+        name=name_in(history, run),
         underway=_cards_of(far) if far is not None else (),
     )
     drawn = () if wrong or not run.segments else _drawn(root.store(), run)

@@ -9,6 +9,7 @@ import click
 from ledger import LedgerError
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_table, say_folded, shortened
+from marin.history.table.beside import LAST_LOSS
 from marin.history.table.comparable import beside
 from marin.process.text import number_text
 from marin.process.waiting import waiting
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 BITS = "bits_per_byte"
-OUTCOMES = ("evaluate.loss", "evaluate.perplexity", BITS, "train.loss_last")
+OUTCOMES = ("evaluate.loss", "evaluate.perplexity", BITS, LAST_LOSS)
 """What came out of a run, in the order in which somebody asks."""
 CAUSES, CONSEQUENCES = 12, 2
 """So many lines are shown of the first difference, and of each that may only follow from it."""
@@ -81,15 +82,10 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
             say(f"note: run {run.run} is {run.status}: compared as far as it is recorded", err=True)
     found = compare_runs(runs[0], runs[1], blob, names, whole=whole or as_json)
     if as_json:
-        one_run, other_run = runs
-        found_outcomes = outcomes(runs)
-        print_json(
-            {
-                **found.as_json(),
-                "outcomes": found_outcomes,
-                "not_comparable": {n: words for n in found_outcomes if (words := list(beside(other_run, one_run, n)))},
-            }
-        )
+        told = outcomes(runs)
+        words = {name: list(_beside(runs, name, values)) for name, values in told.items()}
+        apart = {name: said for name, said in words.items() if said}
+        print_json({**found.as_json(), "outcomes": told, "not_comparable": apart})
     else:
         print_comparison(found, whole=whole)
     ctx.exit(found.exit_code())
@@ -97,25 +93,28 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
 
 def outcomes(runs: Sequence[Run]) -> dict[str, list[float | None]]:
     """What came out of each run, by the name of the number; what none of them has is left out."""
-    numbers = [{**run.metrics, BITS: run.bits_per_byte} for run in runs]
+    numbers = [{LAST_LOSS: run.metrics.get("loop.loss_last"), **run.metrics, BITS: run.bits_per_byte} for run in runs]
     found = {name: [of.get(name) for of in numbers] for name in OUTCOMES}
     return {name: values for name, values in found.items() if any(value is not None for value in values)}
 
 
 def print_outcomes(runs: Sequence[Run]) -> None:
     """A row for each number that came out, before the causes."""
-    one, other = runs
     rows = [
         [
             name,
             *("" if value is None else number_text(value) for value in values),
-            ", ".join(filter(None, (_change(values), *beside(other, one, name)))),
+            ", ".join(filter(None, (_change(values), *_beside(runs, name, values)))),
         ]
         for name, values in outcomes(runs).items()
     ]
     if rows:
         print_table(("", *(run.run for run in runs), ""), rows, empty="")
         say()
+
+
+def _beside(runs: Sequence[Run], name: str, values: Sequence[float | None]) -> Sequence[str]:
+    return () if None in values else beside(runs[1], runs[0], name)
 
 
 def _change(values: Sequence[float | None]) -> str:

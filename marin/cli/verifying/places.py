@@ -38,9 +38,9 @@ def run_address(text: str) -> RunAddress:
     """
     if "://" not in text:
         return _on_disk(text)
-    scheme, _, place = text.partition("://")
-    host, *parts = [part for part in re.split(r"[?#]", place, maxsplit=1)[0].split("/") if part]
-    at, run, page = _meant(parts, is_folder=text.endswith("/"))
+    scheme, _, place = re.split(r"[?#]", text, maxsplit=1)[0].partition("://")
+    host, *parts = [part for part in place.split("/") if part]
+    at, run, page = _meant(parts, is_folder=place.endswith("/"))
     if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
         run = of_run[1]
     return RunAddress(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
@@ -70,6 +70,8 @@ def _on_disk(text: str) -> RunAddress:
 
 def _meant(parts: Sequence[str], *, is_folder: bool) -> tuple[int, str, str]:
     """How many of these parts lead to the root, the run, and the page below the root."""
+    if re.search(r"(^|/)(dossiers/[0-9a-f]{64}|speedruns)$", "/".join(parts)):
+        parts = [*parts, FRONT]  # folders below a root that a browser shows
     named = [at for at, part in enumerate(parts[:-1]) if part == RUNS]
     shared = [at for at, part in enumerate(parts[:-1]) if part in SHARED and parts[-1].endswith(".html")]
     if named and named[-1] > max(shared, default=-1):

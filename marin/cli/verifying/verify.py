@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,7 @@ from marin.cli.tables import print_table
 from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, folder_of, run_address
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
+from marin.history.runs import LATEST, History, run_ids
 from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.provenance import plugins
@@ -35,6 +37,7 @@ from marin.verify.verdict import Report, Verdict, judge_safely
 
 if TYPE_CHECKING:
     from marin.history.run import Run
+    from marin.history.runs import History
     from marin.record.root import Root
     from marin.verify.alone.judgement import Judgement
     from marin.verify.verification import Options, Verification
@@ -213,7 +216,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     # From here on RUN is a run of a root: an address has named that root by now.
-    place = RunAddress(run) if options.bundle is not None else run_address(run)
+    place = RunAddress(run) if options.bundle is not None else _place(run)
     run = place.run
     if place.place:
         if (judge_site := site_judge(place.place)) is not None:
@@ -251,7 +254,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         from marin.verify.amount import amount
         from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
         from marin.verify.segments.sampling import Scope
-        from marin.verify.verification import Options, Verification, unreadable
+        from marin.verify.verification import LogAsRead, Options, Verification, unreadable
 
     if options.address is not None and options.workers == options.processes == 1:
         raise UsageError(
@@ -308,7 +311,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 arguments,
                 location,
                 run=run,
-                asked=f"{place.place}/{place.page}" if place.page else run,
+                asked=f"{place.place}/{place.page}#{run}" if place.page else run,
                 front=front,
                 allowed=allowed,
                 own=recorded_in,
@@ -318,6 +321,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 executes=options.explain or not set(wanted or NAMES) <= set(WITHOUT_EXECUTION),
             )
         )
+    end = partial(finish, ctx, html=options.html, as_json=options.as_json)
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if options.bundle is not None:
         check_alone(ctx, "--bundle")
@@ -328,10 +332,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         report = verify_bundle(
             options.bundle, Path(run), trusted, Execution(devices=options.devices), options.sample, mine_to_ask
         )
-        finish(
-            ctx, replace(report, remarks=(*remarks, *report.remarks)), None, html=options.html, as_json=options.as_json
-        )
-        return
+        end(replace(report, remarks=(*remarks, *report.remarks)), None)
     if told is not None:
         held, own = sealed.enter(told)
         root, remarks = sealed.read_only_root(open_root()), held.lines()
@@ -368,7 +369,9 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         if options.follow:
             verification = followed(root, run, terms, wanted or NAMES, stop=options.stop, back=options.back)
         else:
-            verification = Verification(root, run, terms)
+            read = LogAsRead.of(root, terms)
+            run = newest_published(root, read.history) if place.page and run == LATEST else run
+            verification = Verification(root, run, terms, read=read)
         if far and not options.follow:
             size = amount(
                 verification.run, wanted or NAMES, verification.selection, workers=options.workers, screen=terms.screen
@@ -378,19 +381,12 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 err=True,
             )
     except (ledger.Malformed, ledger.Tampered, ledger.Unverified) as error:
-        finish(
-            ctx,
-            unreadable(root, run, trusted, error, wanted or NAMES),
-            None,
-            html=options.html,
-            as_json=options.as_json,
-        )
-        return
+        end(unreadable(root, run, trusted, error, wanted or NAMES), None)
     # What the run brings is executed last: a log or bytes that do not hold are said before its code is built.
     if options.at_commit is not None and verification.environment.reasons(STEPS):
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:
-            finish(ctx, known, verification.run, html=options.html, as_json=options.as_json)
+            end(known, verification.run)
         verify_at_commit = plugins.load_plugin("marin.judges", "commit", "--at-commit")
         ctx.exit(
             verify_at_commit(
@@ -424,9 +420,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 say(f"recorded in {own.location}", err=True)
         except ledger.LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
-    finish(
-        ctx, report, verification.judged_run(report, own), html=options.html, as_json=options.as_json, log=own or root
-    )
+    end(report, verification.judged_run(report, own), log=own or root)
 
 
 FOLLOWER = ("marin.judges", "follow")
@@ -486,6 +480,21 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
         root, run, options, only=wanted, stop=stop, back=back, say=lambda line: say(line, err=True)
     )
     return found
+
+
+def _place(run: str) -> RunAddress:
+    """Of a name or an address; one without a slash at its end may be that of a root, as a browser shows it."""
+    place, whole = run_address(run), folder_of(run)
+    if isinstance(whole, str) and not place.page:
+        storage = ledger.open_storage(whole)
+        return run_address(f"{whole}/") if any(map(storage.exists, (VKEY, *OF_A_SITE))) else place
+    return place
+
+
+def newest_published(root: Root, history: History) -> str:
+    """The newest run with a page at this address: of others of its log the files are not there."""
+    shown = (run for run in reversed(run_ids(history)) if root.storage.exists(f"{RUNS}/{run}/{FRONT}"))
+    return next(shown, LATEST)
 
 
 def site_judge(place: str) -> Callable[..., Judgement] | None:
@@ -606,7 +615,7 @@ def _options_on_line(ctx: click.Context) -> list[tuple[str, Any]]:
 
 def finish(
     ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool, log: Root | None = None
-) -> None:
+) -> NoReturn:
     """Print the report, write the page, end with its exit status. ``log``: the one that says who executed what of the
     run."""
     if as_json:

@@ -5,13 +5,14 @@ bits per byte where they follow. Lists and comparisons know each by the same nam
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.history.table.evaluations import recorded_evaluations
 from marin.history.table.machine import machine_numbers
-from marin.kinds.families.measured import EvaluationRecorded
+from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 
 LAST_LOSS = "train.loss_last"
 SECONDS, COST = "seconds", "core_hours"
@@ -40,16 +41,23 @@ def core_hours(run: Run, seconds: float) -> float | None:
     return seconds * count / 3600 if isinstance(count, int) else None
 
 
+def evaluated_numbers(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, str]:
+    """By ``TASK.METRIC``: the harness's filter, which it names behind a comma, only where a metric has several."""
+    if not isinstance(body, EvaluationRecorded):
+        return {f"{name}.{one}": value for name, of in body.sets.items() for one, value in of.numbers.items()}
+    bare = {(task, name): name.partition(",")[0] for task, of in body.results.items() for name in of}
+    many = Counter((task, one) for (task, _), one in bare.items())
+    return {
+        f"{task}.{one if many[task, one] == 1 else name.replace(',', '.')}": body.results[task][name]
+        for (task, name), one in bare.items()
+    }
+
+
 def _evaluated(history: History, run: str) -> dict[str, float]:
     """What was evaluated of the newest state of a run, beside its steps: ``TASK.METRIC`` and ``SET.loss``."""
     newest: dict[str, tuple[int, float]] = {}
     for body in recorded_evaluations(history, run):
-        told = (
-            {f"{task}.{name}": value for task, of in body.results.items() for name, value in of.items()}
-            if isinstance(body, EvaluationRecorded)
-            else {f"{name}.{one}": value for name, of in body.sets.items() for one, value in of.numbers.items()}
-        )
-        for name, value in told.items():
+        for name, value in evaluated_numbers(body).items():
             if name not in newest or body.step >= newest[name][0]:
                 newest[name] = (body.step, float.fromhex(value))
     return {name: value for name, (_, value) in newest.items()}

@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from marin.history.run import Run
 from marin.history.runs import LATEST, History, facts, pick, started_runs, stream_of_graph
-from marin.history.table.varied import name_among
 from marin.kinds.families.graph import GraphCompleted, GraphStarted
 
 RECIPES, VARIED = "recipes", "varied"
@@ -44,22 +42,6 @@ def words_in(body: GraphStarted, option: str) -> tuple[str, ...]:
     """The words that an option lists; none where someone else's log has another thing there."""
     found = body.options.get(option)
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
-
-
-def called_in_sweeps(history: History) -> dict[str, str]:
-    """What the runs of sweeps are called, by run: by what sets them apart in the newest one that they are in."""
-    keys = {run: one.varied for one in sweeps(history) for run in one.runs}
-    recipes = {fact.body.run: fact.body.recipe for fact in started_runs(history) if fact.body.run in keys}
-    return {run: name_among(run, recipe, keys[run]) for run, recipe in recipes.items()}
-
-
-def called_in_sweep(history: History, run: Run) -> str:
-    """What the run is called in the newest sweep that it is in; "" where it is in none."""
-    recipe, found = run.started.body.recipe_digest, ""
-    for fact in facts(history, GraphStarted):
-        if recipe in words_in(fact.body, RECIPES) and run.run in _begun_by(history, fact.body.graph, (recipe,)):
-            found = name_among(run.run, run.started.body.recipe, words_in(fact.body, VARIED))
-    return found
 
 
 def _begun_by(history: History, graph: str, recipes: tuple[str, ...]) -> tuple[str, ...]:

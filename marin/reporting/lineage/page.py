@@ -31,15 +31,16 @@ SHORT = 24
 """A layer with so many nodes is never broken into columns."""
 
 
-def lineage_page(run: Run, origin: str, samples: Samples) -> bytes:
-    """The page of a run, as bytes that are the same for the same events and artifacts."""
+def lineage_page(run: Run, origin: str, samples: Samples, name: str = "") -> bytes:
+    """The page of a run, as bytes that are the same for the same events and artifacts. ``name``: what the run is called."""
     started = run.started
     return graph_page(
         f"Lineage of run {run.run}",
         graph_of([run]),
         {run.run: run},
         {run.run: samples},
-        about=f"{name_of(run.run, started.body.recipe)}, begun {started.time[:19].replace('T', ' ')} UTC by {started.actor}, ",
+        about=f"{name or name_of(run.run, started.body.recipe)}, begun {started.time[:19].replace('T', ' ')} UTC by "
+        f"{started.actor}, ",
         origin=origin,
         verified=verdict_of(run),
         asked=key_of(run.output("export").digest) if "export" in run.steps else "",

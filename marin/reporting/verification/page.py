@@ -64,10 +64,12 @@ UNEXECUTED = (
 """The same where nothing executed it, and nothing was found to be wrong."""
 
 
-def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "") -> str:
+def page(
+    report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "", name: str = ""
+) -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
     read, and the page says why. ``reproducers``: who executed segments of the run, where that is recorded.
-    ``preview``: the address of its :func:`preview_of`, absolute or beside the page."""
+    ``preview``: the address of its :func:`preview_of`, absolute or beside the page; ``name``: what lists call the run."""
     return render(
         "verification/verification.html.j2",
         scripts=[copying()],
@@ -76,7 +78,7 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         width=WIDTH,
         says=says_of(report, run),
         again=verify_command(run, report.training.command) if run else f"marin verify {report.run}",
-        preview=_preview(report, run, preview),
+        preview=_preview(report, run, preview, name),
         given=_circumstances(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,
         found=replayed_losses(report, run) if run else {},
@@ -103,7 +105,7 @@ def says_of(report: Report, run: Run | None) -> tuple[str, str, str]:
     return SAYS.get(decisive, OTHERWISE)
 
 
-def preview_of(report: Report, run: Run | None) -> bytes:
+def preview_of(report: Report, run: Run | None, name: str = "") -> bytes:
     """The picture that a link to the page shows."""
     from marin.reporting.verification.picture import picture  # here: matplotlib takes half a second
 
@@ -113,14 +115,16 @@ def preview_of(report: Report, run: Run | None) -> bytes:
     if run and (given := _circumstances(report, run)):
         where = f", on {given['on']}" if given["on"] else ""
         lines.insert(0, f"by {given['by']} on {given['time'][:10]}{where}")
-    name = name_of(run.run, run.started.body.recipe) if run else report.run
-    return picture(kind, says, name, lines, verdicts, run.losses if run else {})
+    return picture(kind, says, name or _name(report, run), lines, verdicts, run.losses if run else {})
 
 
-def _preview(report: Report, run: Run | None, image: str) -> dict[str, str]:
+def _name(report: Report, run: Run | None) -> str:
+    return name_of(run.run, run.started.body.recipe) if run else report.run
+
+
+def _preview(report: Report, run: Run | None, image: str, name: str) -> dict[str, str]:
     _, says, means = says_of(report, run)
-    name = name_of(run.run, run.started.body.recipe) if run else report.run
-    return {"title": f"{says}: {name}", "description": means, "image": image}
+    return {"title": f"{says}: {name or _name(report, run)}", "description": means, "image": image}
 
 
 def _deciding(report: Report, run: Run | None) -> tuple[str, ...]:

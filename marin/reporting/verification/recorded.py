@@ -10,6 +10,7 @@ from marin.errors import MissingEvidence
 from marin.history import runs
 from marin.history.run import Run, representative
 from marin.pipeline.stages import PIPELINE
+from marin.preregistration.called import name_in
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.verdicts import SHOWN
@@ -25,13 +26,13 @@ def verification_page(root: Root, run: str, preview: str = "") -> bytes:
     """The page of the last ``replay.completed`` of a run, with the address of its picture; MissingEvidence when nobody has
     replayed it."""
     view, report = _newest_report(root, run)
-    return page(report, view, reproducers(root, view), preview).encode()
+    return page(report, view, reproducers(root, view), preview, name_in(root.history(), view)).encode()
 
 
 def verification_picture(root: Root, run: str) -> bytes:
     """The picture that a link to this page shows."""
     view, report = _newest_report(root, run)
-    return preview_of(report, view)
+    return preview_of(report, view, name_in(root.history(), view))
 
 
 def _newest_report(root: Root, run: str) -> tuple[Run, Report]:

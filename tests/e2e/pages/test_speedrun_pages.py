@@ -125,10 +125,10 @@ def test_it_has_no_serious_finding_of_axe(chromium: Any, site: Path, shots: Path
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 850})
     page = context.new_page()
-    for name in ("index", "exp9_lowest"):
-        page.goto((site / "speedruns" / f"{name}.html").as_uri())
+    for name in ("speedruns/index", "speedruns/exp9_lowest", "experiments/exp9_lowest"):
+        page.goto((site / f"{name}.html").as_uri())
         found = [item for item in axe.run(page).response["violations"] if item["impact"] in ("serious", "critical")]
         assert found == [], (name, [(item["id"], item["nodes"][0]["html"][:200]) for item in found])
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        page.screenshot(path=shots / f"speedrun-{name}-{scheme}-{width}.png")
+        page.screenshot(path=shots / f"{name.replace('/', '-')}-{scheme}-{width}.png")
     context.close()

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import marin as library
 from ledger import Draft
-from marin.history.runs import stream_of, stream_of_graph
+from marin.history.runs import evaluation_stream, stream_of, stream_of_graph
 from marin.history.table.varied import key_differences
 from marin.kinds.families.graph import GRAPH_STARTED, GraphStarted
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluatedTask, EvaluationRecorded
 from marin.plugins.lab.comparing.importance import share
 from marin.plugins.lab.comparing.text import with_spread
 from marin.record import events
@@ -167,6 +169,71 @@ def test_what_cannot_be_compared_is_said_beside_its_number(marin: Marin, sweep: 
     assert told["not_comparable"]["evaluate.loss"] == ["other tokenizer", "other code"]
 
 
+def evaluated(run: str, acc: float, *, data: str = "d", code: str = "c", **settings: Any) -> None:
+    """What `marin eval` records: a task with one filter, and one with two."""
+    numbers = {"acc,none": acc.hex(), "acc_stderr,none": (0.1).hex()}
+    filtered = {"match,strict": (0.25).hex(), "match,loose": (0.5).hex()}
+    task = EvaluatedTask(config=digest("config"), data={"test": digest(data)}, prompts=digest("p"), documents=4)
+    body = EvaluationRecorded(
+        run=run,
+        step=4,
+        state=digest("1"),
+        tokenizer=digest("t"),
+        identity=digest(f"{run}{acc}{data}"),
+        harness="0.4.13",
+        code=digest(code),
+        lock="",
+        settings=settings,
+        tasks={"quiz": task, "sums": replace(task, data={})},
+        results={"quiz": numbers, "sums": filtered},
+        samples=digest("s"),
+        requests=4,
+        truncated=0,
+    )
+    open_root().append([Draft(EVALUATION_RECORDED, evaluation_stream(run), events.write(body))])
+
+
+@pytest.mark.parametrize(
+    ("changed", "beside"),
+    [
+        ({}, []),
+        ({"data": "other"}, ["other questions"]),
+        ({"limit": 4}, ["measured otherwise"]),
+        ({"code": "changed"}, ["other code"]),
+    ],
+)
+def test_what_was_evaluated_later_is_compared_by_its_short_name_and_not_with_other_questions(
+    marin: Marin, sweep: str, changed: dict[str, Any], beside: list[str]
+) -> None:
+    evaluated("r003s1", 0.5)
+    evaluated("r006s1", 0.75, **changed)
+    given = marin("compare", "r003s1", "r006s1", "--metric", "quiz.acc", "--metric", "sums.match.strict", "--json").json
+    assert given["metrics"] == ["quiz.acc", "sums.match.strict"]
+    (difference, _) = given["differences"]
+    assert difference["difference"] == 0.25 and difference["not_comparable"] == beside
+    assert given["groups"][1]["numbers"]["quiz.acc"]["not_comparable"] == beside
+    rows = marin("ls", "--columns", "run,quiz.acc", "--filter", "quiz.acc > 0.6").out.splitlines()
+    assert rows[1:] == ["r006s1  0.7500"], "the comma of the harness's filter would part the columns"
+
+
+def test_a_loop_of_ones_own_beside_recipes_leaves_the_table_narrow(marin: Marin, sweep: str) -> None:
+    """What it lacks of a recipe is told by one key; the others are held against a run that has the number."""
+    begun = events.RunStarted(
+        run="a1oop234",
+        pipeline="loop",
+        plan=digest("p"),
+        recipe_digest=digest("loop"),
+        recipe={"loop": {"name": "least squares", "command": "python train.py"}, "lr": 0.1, "seed": 1},
+        code={},
+        environment={},
+    )
+    open_root().append([Draft(events.RUN_STARTED, stream_of("a1oop234"), events.write(begun))])
+    found = marin("compare", "--filter", "seed = 1", "--json").json
+    assert found["varied"] == ["model", "optimizer.learning_rate"]
+    assert {"loop.command", "lr"} <= set(found["follows"])
+    assert found["baseline"] == "model=llama-2x32 learning_rate=0.003" and len(found["groups"]) == 4
+
+
 def test_a_run_twice_and_one_without_a_result_are_named(marin: Marin, sweep: str) -> None:
     record(0.003, 1, 3.9, run="again123")
     record(0.006, 3, None)
@@ -270,6 +337,7 @@ def test_the_library_has_frames_and_a_page(root: Path, sweep: str) -> None:
     assert set(found.differences["number"]) == {"evaluate.loss", "train.loss_last"}
     page = found.page().html.decode()
     assert page.count("<img ") == 2 and "learning_rate=0.006" in page and "<script" not in page
+    assert ">3.4500 ± 0.071</td>" in page, "and no escape of a space that does not break"
     assert found.page().html == page.encode(), "the same numbers give the same bytes"
 
 

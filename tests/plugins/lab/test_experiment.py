@@ -72,7 +72,7 @@ def record(arm: str, seed: int, loss: float) -> None:
                         identity=some,
                         inputs={},
                         seconds=2.0,
-                        metrics={"loss": loss.hex()},
+                        metrics={"loss": loss.hex(), "bits_per_byte": (loss / 2).hex()},
                         output=events.Output(kind="evaluation", digest=some, size=1, artifact=some),
                     )
                 ),
@@ -106,6 +106,39 @@ def test_registered_run_and_reported(marin: Marin, file: Path) -> None:
     (listed,) = marin("ls", "experiments", "--json").json
     assert listed["verdict"] == "confirmatory" and listed["report"] == found["artifact"]
     assert "exp9_rate" in marin("ls", "experiments").out and "confirmatory" in marin("experiment", "ls").out
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict", "told"),
+    [
+        ((), "confirmatory", {"evaluate.loss": True, "evaluate.bits_per_byte": False}),
+        (("--metric", "bits_per_byte"), "exploratory", {"evaluate.bits_per_byte": False}),
+        (("--baseline", "high"), "exploratory", {"evaluate.loss": False, "evaluate.bits_per_byte": False}),
+        (("--filter", "seed < 4"), "exploratory", {"evaluate.loss": False, "evaluate.bits_per_byte": False}),
+    ],
+)
+def test_a_comparison_calls_registered_what_was_registered_and_the_rest_exploratory(
+    marin: Marin, file: Path, asked: tuple[str, ...], verdict: str, told: dict[str, bool]
+) -> None:
+    """In the table, as JSON and on the page; the test and its side are the registered ones, and those that nobody registered
+    are two-sided."""
+    marin("experiment", "register", file)
+    run_all()
+    shown = marin("compare", "--experiment", "exp9", *asked, "--html", "compared.html")
+    found = marin("compare", "--experiment", "exp9", *asked, "--json").json
+    assert found["verdict"] == verdict, found["because"]
+    by_number = {one["metric"]: one for one in found["differences"]}
+    assert {name: one["registered"] for name, one in by_number.items()} == told
+    for name, one in by_number.items():
+        assert one["exploratory"] is not told[name] and one["baseline"] == found["baseline"]
+        assert one["p"] == pytest.approx(1 / 32 if told[name] else 2 / 2 ** (3 if "--filter" in asked else 5))
+    page = Path("compared.html").read_text()
+    against = [line for line in shown.out.splitlines() if line.startswith("against ")]
+    assert [f"<h2>{line[:1].upper()}{line[1:]}</h2>" in page for line in against] == [True] * len(against)
+    assert against == [
+        *["against base, registered and confirmatory: registered at event 0, before the runs"] * any(told.values()),
+        f"against {found['baseline']}, exploratory: {'registered by nobody' if any(told.values()) else found['because']}",
+    ]
 
 
 def test_the_same_is_not_registered_twice_and_a_change_is_seen(marin: Marin, file: Path) -> None:

@@ -104,9 +104,9 @@ def print_compared(found: Compared) -> None:
         say_folded(said)
     if any(told.n > 1 for group in found.groups for told in group.summaries.values()):
         say(text.SPREAD, err=True)
-    if rows := text.difference_rows(found):
+    for of, rows in text.difference_tables(found):
         say()
-        say_folded(f"against {found.baseline}, {found.verdict}: {found.because}")
+        say_folded(of)
         print_table(text.DIFFERENCES, rows, empty="", expendable=("test", "p", "95% interval"))
     metric = found.metrics[0]
     if rows := text.importance_rows(found, metric):

@@ -20,6 +20,7 @@ from marin.history.table.comparable import beside_all
 from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
 from marin.history.table.varied import SEED, KeyDifferences, key_differences, short_titles, short_value
+from marin.plugins.lab.comparing.decided import Deciding, differing
 from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
@@ -60,6 +61,8 @@ class Compared:
     groups: tuple[Group, ...]
     baseline: str
     differences: tuple[Comparison, ...]
+    registered: frozenset[tuple[str, str]]
+    """Number and group of each difference that a registered experiment asked for: its test is the registered one."""
     importance: Mapping[str, Sequence[Importance]]
     verdict: Verdict
     because: str
@@ -74,18 +77,29 @@ class Compared:
         """The group of this name."""
         return next(one for one in self.groups if one.name == name)
 
+    def is_exploratory(self, item: Comparison) -> bool:
+        """Whether a difference confirms nothing: nobody registered it, or the runs deviate from what was registered."""
+        return self.verdict != "confirmatory" or (item.metric, item.arm) not in self.registered
+
 
 def compared(
-    selection: Selection, metrics: Sequence[str], baseline: str, more: Mapping[str, Mapping[str, float]]
+    selection: Selection,
+    metrics: Sequence[str],
+    baseline: str,
+    more: Mapping[str, Mapping[str, float]],
+    decided: Mapping[str, Deciding],
 ) -> Compared:
     """The runs of a selection held against each other. ``metrics``: which numbers, by any name that lists take; ``baseline``: a
-    run, or KEY=VALUE,… as far as they tell the group; ``more``: numbers beside those of a run's steps, by run.
+    run, or KEY=VALUE,… as far as they tell the group; ``more``: numbers beside those of a run's steps, by run, and what
+    ``decided`` them.
 
     Raises:
         UsageError: no run has such a number, or no group is the baseline.
     """
     views = {run.run: run for run in selection.runs}
     found = key_differences({name: run.started.body.recipe for name, run in views.items()})
+    told = tuple(key for key in found.keys if key not in found.repeated)  # as lists have them
+    found = replace(found, keys=told, follows=(*found.follows, *(key for key in found.keys if key not in told)))
     numbers = {name: {**run.metrics, **more.get(name, {})} for name, run in views.items()}
     names = _metrics(metrics, numbers, selection)
     arms = dict(selection.arms)
@@ -94,17 +108,20 @@ def compared(
         notes.append(f"{selection.waiting} recipes of the sweep have no run yet")
     seeds = {name: str(run.started.body.recipe.get(SEED, "")) for name, run in views.items()}
     groups = _groups(found, views, numbers, names, arms, seeds, notes)
-    registered = selection.findings
-    if registered is not None and not baseline:
-        first = registered.registration.body.baseline
-    else:
-        first = _baseline(groups, baseline)
+    findings = selection.findings
+    against = "" if findings is None else findings.registration.body.baseline
+    first = _baseline(groups, baseline or (against if any(group.name == against for group in groups) else ""), names[0])
     groups = sorted(groups, key=lambda group: group.name != first)
     at_hand = [views[name] for name in groups[0].runs]
-    groups = [_with_beside(group, at_hand[0], views, names) for group in groups]
+    groups = [_with_beside(group, at_hand[0], views, names, decided) for group in groups]
     differences: list[Comparison] = []
+    tests = () if findings is None or selection.is_part else (*findings.primary, *findings.secondary)
+    registered = [item for item in tests if item.metric in names and first == against]
     weighed = names if metrics else tuple(name for name in names if name not in OF_MACHINES)
     for metric in weighed:
+        if known := [item for item in registered if item.metric == metric]:
+            differences += known
+            continue
         base = groups[0].numbers[metric]
         family = [
             compare(metric, (groups[0].name, base), (group.name, group.numbers[metric]))
@@ -112,9 +129,7 @@ def compared(
             if base and group.numbers[metric]
         ]
         differences += with_holm(family)
-    verdict, because = _verdict(selection)
-    if registered is not None and not metrics:
-        differences = [*registered.primary, *registered.secondary]
+    verdict, because = _verdict(selection, is_asked=not tests or bool(registered))
     finite = {
         metric: {
             run: value
@@ -131,6 +146,7 @@ def compared(
         groups=tuple(groups),
         baseline=groups[0].name,
         differences=tuple(differences),
+        registered=frozenset((item.metric, item.arm) for item in registered),
         importance={metric: importances(found.keys, found.values, finite[metric]) for metric in weighed},
         verdict=verdict,
         because=because,
@@ -211,7 +227,8 @@ def _by_seed(
     for run in runs:
         seed = _seed(seeds[run], places[run])
         if names[0] not in numbers[run]:
-            notes.append(f"run {run} is {views[run].status}: no {called(names[0])} yet")
+            is_over = views[run].status == "completed"
+            notes.append(f"run {run} is {views[run].status}: no {called(names[0])}{'' if is_over else ' yet'}")
         if seed in kept and names[0] in numbers[kept[seed]]:
             first, second = numbers[kept[seed]], numbers[run]
             same = all(first.get(name) == second.get(name) for name in names if name != SPEED)
@@ -238,9 +255,9 @@ def _seed(written: str, place: int) -> int:
         return NO_SEED - place
 
 
-def _baseline(groups: Sequence[Group], asked: str) -> str:
+def _baseline(groups: Sequence[Group], asked: str, metric: str) -> str:
     if not asked:
-        return groups[0].name
+        return next((group.name for group in groups if metric in group.summaries), groups[0].name)
     wanted = [part.partition("=") for part in asked.split(",")]
 
     def fits(group: Group) -> bool:
@@ -280,15 +297,32 @@ def rank(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def _with_beside(group: Group, first: Run, views: Mapping[str, Run], names: Sequence[str]) -> Group:
+def _with_beside(
+    group: Group, first: Run, views: Mapping[str, Run], names: Sequence[str], decided: Mapping[str, Deciding]
+) -> Group:
     runs = [views[run] for run in group.runs]
-    return replace(group, beside={name: words for name in names if (words := beside_all(runs, first, name))})
+    words = {
+        name: dict.fromkeys(
+            (
+                *beside_all(runs, first, name),
+                *(word for run in runs for word in differing(decided[run.run], decided[first.run], name)),
+            )
+        )
+        for name in names
+    }
+    return replace(group, beside={name: tuple(said) for name, said in words.items() if said})
 
 
-def _verdict(selection: Selection) -> tuple[Verdict, str]:
+def _verdict(selection: Selection, is_asked: bool) -> tuple[Verdict, str]:
+    """What the registered tests are worth, if they are among what is asked, and why."""
     findings = selection.findings
     if findings is None:
         return "exploratory", "nothing of this was registered before the runs"
+    if selection.is_part:
+        return "exploratory", "a filter leaves some of the registered runs out"
+    if not is_asked:
+        against = findings.registration.body.baseline
+        return "exploratory", f"what was registered is {', '.join(findings.metrics)} against {against}"
     if findings.deviations:
         more = f", and {len(findings.deviations) - 1} more" if len(findings.deviations) > 1 else ""
         return findings.verdict, f"{findings.deviations[0]}{more}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
@@ -18,13 +18,15 @@ from marin.record.root import Root
 
 @dataclass(frozen=True)
 class Selection:
-    """``arms`` of a registered experiment: the arm of each run that counts. ``waiting``: recipes that no run has yet."""
+    """``arms`` of a registered experiment: the arm of each run that counts; ``is_part``: a filter left some of them out.
+    ``waiting``: recipes that no run has yet."""
 
     title: str
     runs: tuple[Run, ...]
     findings: Findings | None = None
     arms: tuple[tuple[str, str], ...] = ()
     waiting: int = 0
+    is_part: bool = False
 
 
 def select(
@@ -57,7 +59,8 @@ def select(
         table = Table([row_of(run) for run in found.runs])
         kept = {row.run for row in matching_rows(table, filters)}
         runs = tuple(run for run in found.runs if run.run in kept)
-        found = Selection(f"{found.title}, where {' and '.join(filters)}", runs, found.findings, found.arms)
+        title, is_part = f"{found.title}, where {' and '.join(filters)}", len(runs) < len(found.runs)
+        found = replace(found, title=title, runs=runs, waiting=0, is_part=is_part)
     if len(found.runs) < 2:
         raise UsageError(
             "there is nothing to compare",

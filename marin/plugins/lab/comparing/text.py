@@ -101,37 +101,46 @@ def ends(found: Compared) -> str:
     return f"{called(metric)} is least at {lowest}; greatest at {highest}"
 
 
-FEW = 8
+FEW, NAMED = 8, 12
 DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "p", "p (Holm)", "test")
 
 
 def printable_differences(found: Compared) -> list[Comparison]:
-    """The differences of which something can be said, of many groups those in the first number; without any such, all of them if
-    they are few."""
+    """The differences of which something can be said, of many groups those in the first number and those that were registered;
+    without any such, all of them if they are few."""
     said = [item for item in found.differences if item.interval is not None or item.p is not None]
-    if found.verdict == "exploratory" and len(found.groups) > FEW:
-        said = [item for item in said if item.metric == found.metrics[0]]
+    if len(found.groups) > FEW:
+        shown = {found.metrics[0], *(metric for metric, _ in found.registered)}
+        said = [item for item in said if item.metric in shown]
     return said or (list(found.differences) if len(found.groups) <= FEW else [])
 
 
-def difference_rows(found: Compared) -> list[list[str]]:
-    """A row for each difference that is told: how great, within which interval, and what the test says of it."""
-    rows = []
-    for item in printable_differences(found):
-        words = _words_beside(found, item)
-        over = f"{item.pairs} pairs" if item.pairs >= 2 else f"{item.of_arm.n} and {item.of_baseline.n} runs"
-        rows.append(
-            [
-                called(item.metric),
-                item.arm,
-                f"{item.difference:+.4g}" + (f" ({', '.join(words)})" if words else ""),
-                "–" if item.interval is None else f"{item.interval[0]:+.3g} to {item.interval[1]:+.3g}",
-                number(item.p, 3),
-                number(item.p_holm, 3),
-                f"{item.test}, {over}" if item.p is not None else "none",
-            ]
-        )
-    return rows
+def difference_tables(found: Compared) -> list[tuple[str, list[list[str]]]]:
+    """What each table of differences is of, and its rows: the tests that were registered, and those that nobody registered."""
+    told = printable_differences(found)
+    asked = [item for item in told if (item.metric, item.arm) in found.registered]
+    rest = [item for item in told if item not in asked]
+    title, why = f"against {found.baseline}", f"{found.verdict}: {found.because}"
+    tables = [(f"{title}, registered and {why}", asked), (f"{title}, exploratory: registered by nobody", rest)]
+    if not asked:
+        tables = [(f"{title}, {why}", rest)]
+    return [(of, [_difference_row(found, item) for item in items]) for of, items in tables if items]
+
+
+def _difference_row(found: Compared, item: Comparison) -> list[str]:
+    """How great a difference is, within which interval, and what the test says of it."""
+    words = _words_beside(found, item)
+    over = f"{item.pairs} pairs" if item.test.startswith("paired") else f"{item.of_arm.n} and {item.of_baseline.n} runs"
+    sided = "" if item.alternative == "two-sided" else f" ({item.alternative})"
+    return [
+        called(item.metric),
+        item.arm,
+        f"{item.difference:+.4g}" + (f" ({', '.join(words)})" if words else ""),
+        "–" if item.interval is None else f"{item.interval[0]:+.3g} to {item.interval[1]:+.3g}",
+        number(item.p, 3),
+        number(item.p_holm, 3),
+        f"{item.test}{sided}, {over}" if item.p is not None else "none",
+    ]
 
 
 def _words_beside(found: Compared, item: Comparison) -> Sequence[str]:
@@ -177,7 +186,8 @@ def remarks(found: Compared) -> list[str]:
         f"{note} ({'; '.join(of[:4])}{f' and {len(of) - 4} more' if len(of) > 4 else ''})" for note, of in arms.items()
     ]
     if found.varied.follows:
-        said.append(f"differ too, and follow from the above: {', '.join(found.varied.follows)}")
+        more = f" and {len(found.varied.follows) - NAMED} more" if len(found.varied.follows) > NAMED else ""
+        said.append(f"differ too, and follow from the above: {', '.join(found.varied.follows[:NAMED])}{more}")
     return said
 
 
@@ -230,7 +240,13 @@ def as_json(found: Compared) -> dict[str, Any]:
             for group in found.groups
         ],
         "differences": [
-            msgspec.to_builtins(item) | {"exploratory": found.verdict != "confirmatory"} for item in found.differences
+            msgspec.to_builtins(item)
+            | {
+                "registered": (item.metric, item.arm) in found.registered,
+                "exploratory": found.is_exploratory(item),
+                "not_comparable": list(_words_beside(found, item)),
+            }
+            for item in found.differences
         ],
         "importance": {
             "method": METHOD,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from marin.history.table.beside import numbers_beside
 from marin.plugins.lab.comparing.compared import Compared, compared
+from marin.plugins.lab.comparing.decided import deciding
 from marin.plugins.lab.comparing.selection import select
 from marin.record.root import Root
 
@@ -28,4 +29,5 @@ def compare_runs(
     history = root.history()
     chosen = select(root, names, sweep=sweep, experiment=experiment, filters=filters)
     more = {run.run: numbers_beside(history, run) for run in chosen.runs}
-    return compared(chosen, metrics, baseline, more)
+    decided = {run.run: deciding(history, run) for run in chosen.runs}
+    return compared(chosen, metrics, baseline, more, decided)

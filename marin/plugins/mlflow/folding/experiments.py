@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from marin.errors import MarinError
 from marin.history.names import data_of, model_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import plain
@@ -13,9 +12,7 @@ from marin.history.run import plan_of
 from marin.kinds.families.experiment import ExperimentRegistered, ExperimentReported
 from marin.plugins.mlflow.folding.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.plugins.mlflow.folding.projected import RecordedEvent
-from marin.preregistration.arms import arm_of
 from marin.process.text import short
-from marin.recipe.schema import from_plain
 from marin.record.events import RunStarted
 from marin.record.trust.trusted import CLAIMED
 from marin.record.verdicts import NEVER
@@ -38,16 +35,9 @@ class Experiments:
         """The experiment of a run that cites this registration, or else its pipeline."""
         return self._names.get(registration, plan_of(pipeline))
 
-    def arm(self, body: RunStarted) -> str:
-        """The arm of the registration that a run cites; "" where it cites none that has it."""
-        cited = self._bodies.get(body.experiment)
-        if cited is None:
-            return ""
-        try:
-            recipe = from_plain(body.recipe, where=f"run {body.run}")
-        except MarinError:
-            return ""  # of another version
-        return arm_of(cited, recipe, body.pipeline) or ""
+    def cited(self, body: RunStarted) -> ExperimentRegistered | None:
+        """The registration that a run cites; None where it cites none that is here."""
+        return self._bodies.get(body.experiment)
 
     def varied(self, name: str, keys: Sequence[str]) -> Iterator[Intent]:
         """Which keys set the runs of an experiment apart: columns of its list."""

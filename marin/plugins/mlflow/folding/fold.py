@@ -34,6 +34,7 @@ from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Params, Points, PointsGone, Shelve, Tags
 from marin.plugins.mlflow.folding.logged import LoggedFold
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
+from marin.preregistration.called import run_name
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.trust.authorship import Past, of_this_log
@@ -287,7 +288,8 @@ class Fold:
         for projected in self.runs.values():
             started = projected.fold.started
             if started is not None and started.body.recipe_digest in recipes:
-                yield Tags(projected.id(), {"mlflow.runName": lifecycle.named(started.body, self._experiments, keys)})
+                name = run_name(started.body, keys, self._experiments.cited(started.body))
+                yield Tags(projected.id(), {"mlflow.runName": name})
         experiment = self._experiments.named("", body.name)
         yield from self._experiments.opened(experiment, recorded.time)
         yield from self._experiments.varied(experiment, keys)

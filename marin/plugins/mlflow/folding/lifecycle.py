@@ -8,11 +8,11 @@ from marin.history.names import data_of, model_of
 from marin.history.projection.text import flatten
 from marin.history.run import plan_of
 from marin.history.table.sweeps import RECIPES, VARIED
-from marin.history.table.varied import name_among
 from marin.kinds.families.graph import GraphCompleted, GraphStarted
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
+from marin.preregistration.called import run_name
 from marin.process.text import short
 from marin.record.events import RunCompleted, RunLabelled, RunStarted
 from marin.record.verdicts import NEVER
@@ -39,7 +39,7 @@ def run_started(
     ``record.json``."""
     run, experiment = projected.id(), projected.experiment
     yield from experiments.opened(experiment, recorded.time)
-    yield OpenRun(run, experiment, named(body, experiments, varied), recorded.time, recorded.event.actor)
+    yield OpenRun(run, experiment, run_name(body, varied, experiments.cited(body)), recorded.time, recorded.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
         "marin.run": body.run,
@@ -55,13 +55,6 @@ def run_started(
     if isinstance(commit := body.code.get("commit"), str) and commit:
         tags["mlflow.source.git.commit"] = commit
     yield Tags(run, {name: value for name, value in tags.items() if value})
-
-
-def named(body: RunStarted, experiments: Experiments, varied: Sequence[str]) -> str:
-    """What MLflow's list and its legends call a run."""
-    if not varied and (arm := experiments.arm(body)):
-        return f"{arm} seed={body.recipe.get('seed', '?')} · {body.run}"
-    return name_among(body.run, body.recipe, varied)
 
 
 def run_completed(recorded: RecordedEvent, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import marin
-from marin.history.names import data_of, model_of, name_of
+from marin.history.names import data_of, model_of
 from marin.history.run import Run, representative
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
+from marin.preregistration.called import name_in
 from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
@@ -48,7 +49,13 @@ class Seal:
 
 
 def front(
-    root: Root, run: Run, known: Subject, published: Published, *, pages: Sequence[str], outputs: Sequence[str]
+    root: Root,
+    run: Run,
+    known: Subject,
+    published: Published,
+    *,
+    pages: Sequence[str],
+    outputs: Sequence[tuple[str, str]],
 ) -> bytes:
     """The page of a published run. Where its address is not known, a script puts in what the browser has."""
     here = f"{published.address}/runs/{run.run}/" if published.address else "ADDRESS"
@@ -56,7 +63,7 @@ def front(
         "published.html.j2",
         scripts=[copying()] if published.address else [copying(), HERE.read_text(encoding="utf-8")],
         run=run,
-        name=name_of(run.run, run.started.body.recipe),
+        name=name_in(root.history(), run),
         seal=seal_of(run),
         claim=claim_of(run, known),
         cards=list(cards_of(run)),
@@ -108,7 +115,8 @@ def _data(known: Subject) -> Iterator[tuple[str, str]]:
     for name, title in names.items():
         if name in known.values:
             said = known[name]
-            yield title, "not said by its publisher" if said.source == "open" else str(said)
+            number = f"{said.value:,}" if isinstance(said.value, int) else str(said)
+            yield title, "not said by its publisher" if said.source == "open" else number
 
 
 def _costs(run: Run) -> Iterator[tuple[str, str]]:
@@ -123,7 +131,7 @@ def _costs(run: Run) -> Iterator[tuple[str, str]]:
             break
     executed = sum(step.seconds for step in run.steps.values() if not step.cached)
     if executed:
-        yield "to make it took", duration(executed)
+        yield "to make it took, without what was reused", duration(executed)
 
 
 def _wheel(published: Published) -> str:

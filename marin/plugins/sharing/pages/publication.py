@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.documents.page import INDEX
@@ -21,6 +20,7 @@ from marin.plugins.sharing.judge.files import PAGE, PROGRAM, judge_files
 from marin.plugins.sharing.pages.front import front
 from marin.plugins.sharing.pages.site import pages_of_outputs, pages_of_run, path_of_output
 from marin.plugins.sharing.pages.statement import Published
+from marin.preregistration.called import names_in
 from marin.record.root import Root
 from marin.reporting.lineage.browser import recorded_runs
 from marin.reporting.lineage.samples import Inspector
@@ -36,9 +36,9 @@ def front_of(run: str) -> str:
     return f"runs/{run}/{INDEX}"
 
 
-def outputs_of(run: Run) -> list[str]:
-    """The digests of what its steps made, in their order."""
-    return list(dict.fromkeys(step.output.digest for step in run.steps.values()))
+def outputs_of(run: Run) -> dict[str, str]:
+    """The digests of what its steps made, in their order, and the step of each."""
+    return {step.output.digest: step.step for step in run.steps.values()}
 
 
 def pages_of_publication(
@@ -66,7 +66,7 @@ def _front(root: Root, run: Run, published: Published, drawn: list[str]) -> byte
         subject(proven, run.run),
         published,
         pages=[path.rpartition("/")[2] for path in drawn],
-        outputs=[path_of_output(digest) for digest in outputs_of(run)],
+        outputs=[(step, path_of_output(digest)) for digest, step in outputs_of(run).items()],
     )
 
 
@@ -74,5 +74,6 @@ def _listing(root: Root, published: Mapping[str, Published]) -> bytes:
     """The page that lists what is published."""
     history = root.history()
     runs = [load(history, name) for name in run_ids(history) if name in published]
-    rows = [(run, name_of(run.run, run.started.body.recipe)) for run in runs]
+    names = names_in(history, (run.started.body for run in runs))
+    rows = [(run, names[run.run]) for run in runs]
     return render("publication.html.j2", rows=rows[::-1], origin=root.verifier.name, key=str(root.verifier))

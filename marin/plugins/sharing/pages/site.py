@@ -23,13 +23,13 @@ import msgspec
 
 from ledger import canonical_digest, digest_bytes
 from marin.history.catalog import open_catalog
-from marin.history.names import collections_of, data_of, name_of
+from marin.history.names import collections_of, data_of
 from marin.history.projection.pages import pages_of
 from marin.history.run import Run
 from marin.history.runs import archived, run_ids
-from marin.history.table.sweeps import called_in_sweeps
 from marin.plugins.sharing.judge.files import judge_files
 from marin.plugins.sharing.pages.signing import sign_site
+from marin.preregistration.called import names_in
 from marin.provenance.plugins import load_plugins
 from marin.recipe.units import human_size
 from marin.record.root import Root
@@ -118,10 +118,10 @@ def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
     with open_catalog(root) as catalog:
         twins = catalog.twins(catalog.runs())
-    rows, names_in_sweeps = [], called_in_sweeps(history)
+    rows, called_so = [], names_in(history, (run.started.body for run in own))
     for run in own:
         names = pages_shown(run)
-        called = names_in_sweeps.get(run.run) or name_of(run.run, run.started.body.recipe)
+        called = called_so[run.run]
         rows.append(_row_of_run(run, called, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
         until = size if run.status == "open" else run.last_index  # signs of an open run lie beside its stream

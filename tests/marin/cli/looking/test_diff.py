@@ -89,5 +89,16 @@ def test_bits_that_do_not_follow_from_the_record_are_not_told(
     assert run.bits_per_byte is None and "bits_per_byte" not in outcomes([run, run])
 
 
+def test_a_reason_stands_beside_numbers_that_both_have(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the last loss of a loop of one's own is a train loss, as everywhere."""
+    run = measured()
+    loop = replace(run, steps={"loop": replace(next(iter(run.steps.values())), metrics={"loss_last": 0.5})})
+    told = outcomes([run, loop])
+    assert told["train.loss_last"][1] == 0.5 and told["evaluate.loss"][1] is None
+    print_outcomes([run, loop])
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("evaluate.loss")]
+    assert "other" not in row
+
+
 def test_recorded_bits_are_taken_as_they_are() -> None:
     assert outcomes([measured(bits_per_byte=0.9), measured(tokens=127.0)])["bits_per_byte"] == [0.9, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import threading
@@ -14,9 +15,9 @@ from typing import Any
 import pytest
 from recorded import FILES, RUN, record_run
 
-from ledger import LogReader, Store, copy_artifacts, open_storage
+from ledger import Draft, LogReader, Store, copy_artifacts, open_storage
 from marin.cli import main
-from marin.history.runs import load
+from marin.history.runs import load, stream_of
 from marin.plugins.sharing.dossier.judge import judge_dossier
 from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 from marin.record.attestation import digests
@@ -107,6 +108,40 @@ def test_verify_takes_the_address(root: Root, site: Path, address: str, capsysbi
     said = capsysbinary.readouterr().out
     assert RUN.encode() in said
     assert root.reader().checkpoint().root.hex().encode() in said
+
+
+@pytest.mark.parametrize("shown", ["", "index.html", "?from=mail", "#top", f"check.html#{RUN}", "{dossier}/"])
+def test_what_a_browser_shows_of_all_runs_means_the_newest_that_is_published(
+    root: Root, site: Path, address: str, capsysbinary: Any, monkeypatch: Any, shown: str
+) -> None:
+    """Of a newer run of the log, which is not published, no file is there."""
+    sent(root, site)
+    done = publish_pages(root, load(root.history(), RUN), open_storage(site))
+    begun = next(event for _, event in root.history().events(stream=stream_of(RUN)))
+    root.append([Draft(begun.type, stream_of("zzzz2345"), {**begun.body, "run": "zzzz2345"})])
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+    monkeypatch.delenv("MARIN_KEY", raising=False)
+    place = f"{address}/{shown.format(dossier=done.dossier)}"
+    command = ["verify", place, "--vkey", str(root.verifier), "--only", "ledger", "--no-record", "--json"]
+    main.run([*command, "--allow", "unconfined"])
+    assert json.loads(capsysbinary.readouterr().out)["run"] == RUN
+
+
+def test_a_confined_process_is_asked_for_the_run_that_the_fragment_names(
+    root: Root, site: Path, address: str, monkeypatch: Any
+) -> None:
+    """It has the address of the page from its parent, and reads it again."""
+    sent(root, site)
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+    monkeypatch.delenv("MARIN_KEY", raising=False)
+    monkeypatch.setattr("marin.verify.sealed.opened_own", lambda _: None)  # somebody else's log
+    asked: list[str] = []
+    monkeypatch.setattr("marin.verify.sealed.verify", lambda *_, **named: asked.append(named["asked"]) or 0)
+    page = f"{address}/check.html#{RUN}"
+    assert main.run(["verify", page, "--vkey", str(root.verifier), "--no-record"]) == 0
+    assert asked == [page]
 
 
 def test_a_second_time_sends_nothing_and_changes_nothing(root: Root, site: Path) -> None:

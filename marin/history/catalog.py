@@ -24,8 +24,9 @@ from typing import Any
 
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
 from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, ArtifactView, CheckpointView, labels_in, readable
+from marin.history.executed import status
 from marin.history.labels import Labels
-from marin.history.run import Fact, Run, status
+from marin.history.run import Fact, Run
 from marin.history.runs import LATEST, evaluation_stream, pick, stream_of
 from marin.kinds.known import type_of
 from marin.record import events as kinds

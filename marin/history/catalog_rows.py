@@ -21,7 +21,7 @@ from marin.history.runs import stands_in_stream
 from marin.record import events
 from marin.record import events as kinds
 
-VERSION = 11
+VERSION = 12
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
@@ -116,6 +116,8 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[events.RunStarted]]) ->
     for fact in facts:
         body = fact.body
         model = section(body.recipe, "model")
+        if tags := dict(Labels.first(body.recipe).tags):
+            db.execute("INSERT OR IGNORE INTO labels VALUES (?, 0, '', ?)", (body.run, json.dumps(tags)))
         db.execute(
             "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
             (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ledger import Event
 from marin.errors import MarinError
 from marin.process.text import visible
-from marin.record.events import RunLabelled, read
+from marin.record.events import LOOP, RunLabelled, read
 
 VERDICT = "verified"
 MARK = "label:"
@@ -34,6 +34,13 @@ class Labels:
     archived: bool = False
     description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def first(cls, recipe: Mapping[str, object]) -> Labels:
+        """As a run of this recipe begins: with the tags that its loop gave it (``marin.start_run(..., tags=...)``)."""
+        given = loop.get("tags") if isinstance(loop := recipe.get(LOOP), Mapping) else None
+        tags = given if isinstance(given, Mapping) else {}
+        return cls(tags={marked_label(name): value for name, value in tags.items() if isinstance(value, str)})
 
     def after(self, body: RunLabelled) -> Labels:
         """As the next event leaves them."""

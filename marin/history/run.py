@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 
 from msgspec import structs
 
 from ledger import canonical_digest
-from marin.history.executed import Beginning as Beginning
 from marin.history.executed import ExecutedRun
 from marin.history.executed import Indexed as Indexed
 from marin.history.executed import StepState as StepState
 from marin.history.executed import new_id as new_id
-from marin.history.executed import status as status
 from marin.history.executed import was_interrupted as was_interrupted
 from marin.history.fold import RunFold
 from marin.history.labels import Labels
@@ -137,7 +136,7 @@ class JudgedFold(RunFold):
         super().__init__(run)
         self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
         self._claimed: list[Fact[kinds.ReplayCompleted]] = []
-        self.labels = Labels()
+        self._said: list[kinds.RunLabelled] = []
         self.evaluated = -1
         """The last event in the stream of its evaluations; ``told`` does not count these."""
 
@@ -149,7 +148,12 @@ class JudgedFold(RunFold):
 
     def label(self, body: kinds.RunLabelled) -> None:
         """Take in what a user says of the run, in the order of the log."""
-        self.labels = self.labels.after(body)
+        self._said.append(body)
+
+    @property
+    def labels(self) -> Labels:
+        """What is said of the run by now."""
+        return reduce(Labels.after, self._said, Labels.first(self.started.body.recipe if self.started else {}))
 
     def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
         """The verdicts that count, as they count for the run as it is by now."""

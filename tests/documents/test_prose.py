@@ -20,6 +20,7 @@ ODD = {
     r"(compiled programs )?at hand": "here; compiled before",
     r"he|him|his|himself": "they, their: a reader, an operator and an attacker may be anybody",
     r"whoever": "anyone who, or a noun: the holder of a key, a reader, a client",
+    r"(by|to|from|with) who|for who (?!has just)": "anyone who, or a noun: by anyone who has the key, by its readers",
     r"in order to": "to",
     r"dear|dearer|dearest": "expensive",
     r"shall": "must, or will",
@@ -55,6 +56,25 @@ def test_a_page_is_in_plain_english(page: str) -> None:
 def test_odd_words_are_found_where_they_are_prose() -> None:
     text = "It is\ntaken over by his machine.\n\n    he taken over\n\n| taken over |\n\n`his` [x](just.md) adjust\n"
     assert [line.split(": ")[:2] for line in odd_words(text)] == [["2", "taken over"], ["2", "his"]]
+
+
+WIDEST = 152
+_NOT_WRAPPED = re.compile(
+    r"```.*?```|<!-- [\w :]*begin -->.*?end -->|<!-- (table|judges) -->.*?<!-- /\1 -->|^(?:    |\||#|!?\[).*?$",
+    re.MULTILINE | re.DOTALL,
+)
+"""Programs, what programs write, tables, headings, and links and pictures that are a line by themselves."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in [*PAGES, "CHANGELOG.md"] if page.count("/") < 1 or page.startswith("docs/")]
+)
+def test_a_page_is_wrapped(page: str) -> None:
+    """A paragraph of one line is one change to Git, whichever word was changed."""
+    if page == "docs/commands.md":
+        return  # made from help texts
+    text = _NOT_WRAPPED.sub("", (PROJECT / page).read_text(encoding="utf-8"))
+    assert [line for line in text.splitlines() if len(line) > WIDEST] == []
 
 
 WRITTEN = ("*.py", "*.mjs", "*.html", "*.json", "*.sh", "*.yaml", "Dockerfile")

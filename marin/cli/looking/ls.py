@@ -116,33 +116,17 @@ def ls(options: LsOptions) -> None:
         return
     with open_catalog(root) as catalog:
         if options.what == "runs":
-            _runs(
-                root,
-                catalog,
-                Listing(options.limit, options.columns, options.filters, options.sort, options.archived),
-                as_json=options.as_json,
-            )
+            _runs(root, catalog, options)
         else:
             _artifacts(root, catalog, options.limit, as_json=options.as_json)
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Which runs are listed, and how."""
-
-    limit: int
-    columns: str | None
-    filters: tuple[str, ...]
-    sort: str | None
-    archived: bool
-
-
-def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> None:
+def _runs(root: Root, catalog: Catalog, listing: LsOptions) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     twins = catalog.twins(listed)
     hidden = 0 if listing.archived else sum(run.labels.archived for run in listed)
     summaries = {run.run: run for run in listed if listing.archived or not run.labels.archived}
-    some = listing.filters or listing.sort is not None or as_json or not listing.limit
+    some = listing.filters or listing.sort is not None or listing.as_json or not listing.limit
     table = Table(
         [
             _row(run, catalog.recipe(run), metrics.get(run.run, {}), twins.get(run.run, ""))
@@ -154,9 +138,9 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
     count = len(rows) if some else len(summaries)
     if listing.sort is not None:
         rows = in_order(table, rows, listing.sort)
-    if not as_json and listing.limit:
+    if not listing.as_json and listing.limit:
         rows = rows[: listing.limit] if listing.sort is not None else rows[-listing.limit :]
-    if as_json:
+    if listing.as_json:
         _print_as_json(catalog, [summaries[row.run] for row in rows], rows, twins)
         return
     rows = [_with_reward(root, row) if row.recipe.get("objective") else row for row in _with_signs(root, rows)]
@@ -175,7 +159,7 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
         say(f"the {'newest' if listing.sort is None else 'first'} {listing.limit} of {count}; -n 0 for all", err=True)
 
 
-def _asked_for(listing: Listing) -> list[str]:
+def _asked_for(listing: LsOptions) -> list[str]:
     """The names of columns, filters and order."""
     orders = [part.strip().removeprefix("-").partition(" ")[0] for part in (listing.sort or "").split(",")]
     named = [name.strip() for name in (listing.columns or "").split(",")]
@@ -240,15 +224,15 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     place = COLUMNS.index("loss")
     if any(row.own[REWARDED] for row in rows):
         own.insert(place, table.column(REWARDED, where="--columns"))
-    if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
-        shown.append(table.column("train loss", where="--columns"))
     alike = [
         name
         for key, name in {"trainer.num_steps": "steps", "dataset": "dataset", "model": "model"}.items()
         if key not in found.keys
     ]
     told = [name for name in ("steps", "dataset", "model") if name not in alike]
-    expendable = [*alike, "started", *(column.title for column in shown[2:-1][::-1]), *told]
+    expendable = [*alike, "started", *(column.title for column in shown[2:-1][::-1]), *told, "perplexity"]
+    if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
+        shown.append(table.column("train loss", where="--columns"))
     return [*own[:place], *shown, *own[place:]], expendable, [one.name for one in more if one not in shown]
 
 
@@ -300,7 +284,7 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "state": run.status,
         "seed": run.seed,
         "by": run.by,
-        "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
+        "tags": tags_in_words(run.labels.tags),
         "description": run.labels.description,
     }
     told = {LAST_LOSS: metrics["loop.loss_last"]} if "loop.loss_last" in metrics else {}
@@ -313,18 +297,9 @@ def _moment(time: str) -> str:
     return rest if year == f"{datetime.now(UTC):%Y}" else f"{year}-{rest}"
 
 
-def summarize(view: Run) -> dict[str, object]:
-    """A run in a few fields, as JSON shows it."""
-    return {
-        "run": view.run,
-        "status": view.status,
-        "started": view.started.time,
-        "plan": view.plan,
-        "recipe_digest": view.started.body.recipe_digest,
-        "outputs": {step: result.output.digest for step, result in view.steps.items()},
-        "metrics": view.metrics,
-        "verdicts": view.verdict or None,
-    }
+def tags_in_words(tags: Mapping[str, str]) -> str:
+    """Tags as people write them."""
+    return ", ".join(f"{name}={value}" if value else name for name, value in tags.items())
 
 
 def verdict(view: Run, twin: str = "", *, by: str = "") -> str:

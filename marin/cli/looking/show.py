@@ -12,7 +12,7 @@ import msgspec
 from ledger import NotFound
 from marin.cli.looking import find
 from marin.cli.looking.log import describe
-from marin.cli.looking.ls import summarize, verdict
+from marin.cli.looking.ls import tags_in_words, verdict
 from marin.cli.looking.summary import print_summary
 from marin.cli.looking.watch import sampled_texts
 from marin.cli.naming import known_digest
@@ -134,7 +134,15 @@ def _runs(root: Root) -> list[str]:
 def whole(view: Run) -> dict[str, object]:
     """All that is known of a run, as JSON shows it."""
     started = view.started.body
-    return summarize(view) | {
+    return {
+        "run": view.run,
+        "status": view.status,
+        "started": view.started.time,
+        "plan": view.plan,
+        "recipe_digest": started.recipe_digest,
+        "outputs": {step: result.output.digest for step, result in view.steps.items()},
+        "metrics": view.metrics,
+        "verdicts": view.verdict or None,
         "pipeline": plan_of(started.pipeline),
         "experiment": started.experiment or None,
         "recipe": started.recipe,
@@ -216,11 +224,7 @@ def _show_run(root: Root, view: Run) -> None:
             *([("followed", age)] if (age := runs.followed(history, view, history.written.is_mine)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
-            *(
-                [("tags", ", ".join(f"{n}={v}" if v else n for n, v in view.labels.tags.items()))]
-                if view.labels.tags
-                else []
-            ),
+            *([("tags", tags_in_words(view.labels.tags))] if view.labels.tags else []),
             *([("registered", started.experiment)] if started.experiment else []),
         ]
     )

@@ -240,6 +240,8 @@ def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
     try:
         yield
     except DataMissing as error:
+        if (error.where or "").startswith("evaluation."):  # a held-out set: what brings the data set does not bring it
+            raise
         sets = {name: one for each in composed for name, one in parts(each.recipe.dataset).items()}
         globs = sorted({glob for one in sets.values() if isinstance(one, FilesDataset) for glob in one.globs})
         cures = [f"`marin data fetch {name}` brings it" for glob in globs if (name := _source_of(glob)) is not None]
@@ -620,7 +622,9 @@ def _together(composed: Sequence[Composed], found: Sequence[Forecast]) -> str:
     words = in_words(totals(item.estimate for item in once.values()))
     parts = [f"{words['flops']} FLOPs" if words["flops"] else "", words["bytes"], words["time"], words["price"]]
     runs = sum(item.action == "run" for item in once.values())
-    return f"all {len(composed)} recipes: {runs} of {len(once)} steps to run, {', '.join(filter(None, parts))}"
+    return (
+        f"all {len(composed)} recipes: {runs} of {len(once)} different steps to run, {', '.join(filter(None, parts))}"
+    )
 
 
 def _searched(asked: Plan, first: Sequence[Forecast]) -> dict[str, Any]:

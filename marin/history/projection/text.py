@@ -41,7 +41,8 @@ def flat_values(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, item in unplain(value).items():
         name = f"{prefix}{key_of(str(key))}"
-        flat |= flat_values(item, f"{name}.") if isinstance(item, Mapping) and item else {name: item}
+        found = flat_values(item, f"{name}.") if isinstance(item, Mapping) and item else {name: item}
+        flat |= {one.replace(".", "_x2e_") if one in flat else one: each for one, each in found.items()}
     return flat
 
 

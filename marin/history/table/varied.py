@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
+from marin.record.events import LOOP
 
 SEED = "seed"
 NAMED = {"model": model_of, "dataset": data_of}
 """Sections with a name that people know them by."""
+CALLED, TAGS = f"{LOOP}.name", f"{LOOP}.tags."
+"""What a loop is called, and its tags, which are labels of the run (:mod:`marin.history.labels`) and nothing that it did."""
 _NAMES_ITS_SECTION = ("name", "kind", "architecture", "profile", "run")
 """A key so called says what its section is; the others of it may follow from that."""
 _SAYS_LITTLE = ("name", "kind", "run")
@@ -52,7 +55,8 @@ class KeyDifferences:
 def flat(recipe: Mapping[str, object]) -> dict[str, str]:
     """A recorded recipe as keys joined by dots and values as people write them, and the names of its sections."""
     named = {section: name for section, of in NAMED.items() if (name := of(recipe))}
-    return {**flatten(recipe), **named}
+    keys = {key: value for key, value in flatten(recipe).items() if not f"{key}.".startswith(TAGS)}
+    return {**keys, **named}
 
 
 def key_differences(recipes: Mapping[str, Mapping[str, object]]) -> KeyDifferences:
@@ -66,6 +70,7 @@ def key_differences(recipes: Mapping[str, Mapping[str, object]]) -> KeyDifferenc
     for key in differing:
         section = key.partition(".")[0]
         leading = [one for one in kept if one == section or (one.partition(".")[0] == section and _is_name(one))]
+        leading += ["model"] * (key == CALLED)  # what a loop is called stands there
         (follows if any(_decides(one, key, flats) for one in leading) else kept).append(key)
     ordered = (*(key for key in kept if key != SEED), *(key for key in kept if key == SEED))
     values = {run: {key: each.get(key, "") for key in ordered} for run, each in flats.items()}

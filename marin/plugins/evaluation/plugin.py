@@ -80,7 +80,7 @@ BUNDLE = Shape(
         ["--eval-bundle", "bundled"],
         type=Folder,
         metavar="DEST",
-        help="Recorded evaluations of the model, for who has that alone: marin verify FOLDER --bundle DEST.",
+        help="Recorded evaluations of the model, for people who have that alone: marin verify FOLDER --bundle DEST.",
     ),
     write_bundle,
     examples=("latest --hf model/ --eval-bundle bundle/",),

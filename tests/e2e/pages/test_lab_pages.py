@@ -163,7 +163,7 @@ def test_a_newcomer_follows_the_page_to_the_letter(lab: Lab, page: str) -> None:
     for command in asked:
         if command == "marin init" or left(command):
             continue
-        words = command.replace("exp014_does_a_slower_rate_help", new or "exp014_does_a_slower_rate_help")
+        words = command.replace("exp015_does_a_slower_rate_help", new or "exp015_does_a_slower_rate_help")
         if "--sanity-only" not in words and "marin run experiments/" in words and "--dry-run" not in words:
             words += " --sanity-only"  # the whole of it is the same command, for hours
         if "RUN" in words or "search_..." in words:

@@ -55,6 +55,21 @@ def test_what_follows_from_a_profile_is_told_by_it_and_a_name_says_of_what_it_is
     assert list(found.titles.values()) == ["profile", "objective.name", "learning_rate"]
 
 
+def test_what_a_loop_is_called_is_told_by_model() -> None:
+    """Beside a column `model` of the same words a column `loop.name` said nothing."""
+    loops = {"a": {"loop": {"name": "one"}, "lr": 1}, "b": {"loop": {"name": "two"}, "lr": 2}, "c": recipe(0.1, 1)}
+    found = key_differences(loops)
+    assert "model" in found.keys and "loop.name" in found.follows and found.values["b"]["model"] == "two"
+    alike = key_differences({"a": {"loop": {"name": "llama-2x32"}}, "b": {"model": recipe(0.1, 1)["model"]}})
+    assert "loop.name" in alike.keys, "nothing else tells these two apart"
+
+
+def test_a_key_with_a_dot_beside_a_section_of_that_name_stays_a_key() -> None:
+    """One of the two took the place of the other in lists, MLflow and the library. A record is in the order of its keys."""
+    found = key_differences({"a": {"lr": {"base": 2}, "lr.base": 1}, "b": {"lr": {"base": 2}, "lr.base": 3}})
+    assert found.keys == ("lr_x2e_base",) and found.values["b"] == {"lr_x2e_base": "3"}
+
+
 def test_a_key_that_one_recipe_does_not_have_differs() -> None:
     found = key_differences({"a": recipe(0.1, 1), "b": recipe(0.1, 1, lora={"rank": 8})})
     assert found.keys == ("lora.rank",) and found.values["a"] == {"lora.rank": ""}

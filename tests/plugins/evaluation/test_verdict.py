@@ -23,7 +23,8 @@ from ledger import Event, MemoryStorage, Store
 from marin.errors import MissingEvidence
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.history.run import Beginning, Fact
+from marin.history.executed import Beginning
+from marin.history.run import Fact
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation import judge as evaluation
 from marin.plugins.evaluation.babylm import scoring

@@ -20,19 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger import (
-    Event,
-    LedgerError,
-    LogProof,
-    Malformed,
-    Manifest,
-    Tampered,
-    Unverified,
-    VerifierKey,
-    WitnessPolicy,
-    canonical_bytes,
-    describe_tree,
-)
+import ledger
 from marin.errors import UsageError
 from marin.export.card import CARD, CHAT_TEMPLATE
 from marin.history.runs import History, evaluation_stream, facts, stream_of
@@ -76,10 +64,10 @@ class Proven:
 def verify_bundle(
     folder: Path,
     model: Path,
-    trusted: Sequence[VerifierKey],
+    trusted: Sequence[ledger.VerifierKey],
     execution: Execution,
     sample: int | None,
-    policy: WitnessPolicy | None = None,
+    policy: ledger.WitnessPolicy | None = None,
 ) -> Report:
     """Both verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`. ``policy``: the
     stranger's witnesses, of `marin trust` where it is None.
@@ -94,7 +82,7 @@ def verify_bundle(
         keys, mine = _keys(folder, trusted)
         proven, shown = _proven(folder, keys)
         known = check_known(shown, keys, lambda history: _needed(history, proven), policy=policy)
-    except LedgerError as error:
+    except ledger.LedgerError as error:
         said = Verdict(outcome_of(error), (str(error),))
         return _report("", {"ledger": said, "evaluation": Verdict("NOT_RUN")}, "", 0, b"", EvaluationSummary(0, 0, 0))
     lines = (
@@ -103,7 +91,7 @@ def verify_bundle(
         *known.lines,
     )
     nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
-    ledger = known.graded(Verdict("PASS", lines)) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
+    events = known.graded(Verdict("PASS", lines)) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
     found, answered = [], 0
     for index, body in proven.evaluations.items():
         verdict, count = _evaluation(folder, model, proven, index, body, execution, sample)
@@ -113,7 +101,7 @@ def verify_bundle(
     told = tuple(line for verdict in found if verdict.outcome == outcome for line in verdict.lines)
     total = sum(body.requests for body in proven.evaluations.values())
     first = told[0] if outcome == "FAIL" and told else None
-    verdicts = {"ledger": ledger, "evaluation": Verdict(outcome, told)}
+    verdicts = {"ledger": events, "evaluation": Verdict(outcome, told)}
     summary = EvaluationSummary(len(found), total, answered, first)
     return _report(proven.run, verdicts, proven.origin, proven.size, proven.root, summary)
 
@@ -135,11 +123,11 @@ def _report(
     return Report(run, verdicts, nothing, None, origin, size, root.hex(), (), WANTED, evaluation=summary)
 
 
-def _keys(folder: Path, trusted: Sequence[VerifierKey]) -> tuple[list[VerifierKey], bool]:
+def _keys(folder: Path, trusted: Sequence[ledger.VerifierKey]) -> tuple[list[ledger.VerifierKey], bool]:
     """The keys under which the bundle is read, and whether the stranger has them from elsewhere."""
     if trusted:
         return list(trusted), True
-    brought = VerifierKey.parse(_read(folder, bundle.VKEY).decode("utf-8", "replace"))
+    brought = ledger.VerifierKey.parse(_read(folder, bundle.VKEY).decode("utf-8", "replace"))
     known = [key for key in default_trust().all_keys() if key.name == brought.name]
     return (known, True) if known else ([brought], False)
 
@@ -151,17 +139,19 @@ def _read(folder: Path, name: str) -> bytes:
         or not path.is_file()
         or path.stat().st_size > _MOST * (16 if name == bundle.ATTESTATION else 1)
     ):
-        raise Malformed("a file of a bundle is missing, or none", where=name, expected="a plain file", found="none")
+        raise ledger.Malformed(
+            "a file of a bundle is missing, or none", where=name, expected="a plain file", found="none"
+        )
     return path.read_bytes()
 
 
-def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
+def _proven(folder: Path, keys: Sequence[ledger.VerifierKey]) -> tuple[Proven, Shown]:
     """Steps 1 to 3 but for the model folder."""
     said = attested(_read(folder, bundle.ATTESTATION), keys, bundle.PREDICATE, where=bundle.ATTESTATION)
     check_files(said.files, digests(folder, bundle.ATTESTATION))
     # Every entry is proven in one log, under the key that signed the list of files; until then nothing in it is read.
     steps = {name: _read(folder, bundle.proof_of(name)) for name in bundle.STEPS}
-    indexes = {name: LogProof.parse(data).index for name, data in steps.items()}
+    indexes = {name: ledger.LogProof.parse(data).index for name, data in steps.items()}
     named = [(str(indexes[name]), data) for name, data in steps.items()]
     asked = _folders(folder / bundle.EVALUATIONS)
     named += [(name, _read(folder, f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}")) for name in asked]
@@ -174,7 +164,9 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     started = read(RunStarted, _of(events["started"], RunStarted), where="proofs/started")
     run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
     if digest(recipe) != started.recipe_digest or events["started"].stream != stream_of(run):
-        raise Tampered("the run's beginning contradicts itself", where="proofs/started", expected=started.recipe_digest)
+        raise ledger.Tampered(
+            "the run's beginning contradicts itself", where="proofs/started", expected=started.recipe_digest
+        )
     outputs: dict[str, Output] = {}
     for step in bundle.STEPS[1:]:
         event = events[step]
@@ -184,7 +176,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
         )
         done: StepCompleted | StepCached = read(kind, body, where=f"proofs/{step}")
         if (done.run, done.step, event.stream) != (run, step, stream_of(run)):
-            raise Tampered(
+            raise ledger.Tampered(
                 "an event of something else",
                 where=f"proofs/{step}",
                 expected=f"step {step} of run {run}",
@@ -192,7 +184,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
             )
         outputs[step] = done.output
         if step == "export" and done.inputs.get("train") != outputs["train"].digest:
-            raise Tampered(
+            raise ledger.Tampered(
                 "the model was exported from another state",
                 where="proofs/export",
                 expected=outputs["train"].digest,
@@ -204,7 +196,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
         where, event = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}", shown.entries[int(name)]
         evaluation = read(EvaluationRecorded, _of(event, EvaluationRecorded), where=where)
         if (event.stream, evaluation.run) != (evaluation_stream(run), run):
-            raise Tampered(
+            raise ledger.Tampered(
                 "an event of something else",
                 where=where,
                 expected=f"event {name} on run {run}",
@@ -223,7 +215,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
 def _check_key(brought: bytes, signed: str) -> None:
     """Anyone who believes a bundle may take its key from it: it is the one that signed."""
     if brought != f"{signed}\n".encode():
-        raise Tampered(
+        raise ledger.Tampered(
             "a bundle names another key than the one that signed it",
             where=bundle.VKEY,
             expected=signed,
@@ -235,15 +227,17 @@ def _folders(place: Path) -> list[str]:
     """The names of the folders of events in ``place``, in the order of the log; those of other names are not events."""
     names = [path.name for path in place.iterdir()] if place.is_dir() and not place.is_symlink() else []
     if wrong := [name for name in names if not _NUMBER.fullmatch(name)]:
-        raise Malformed("not the number of an event", where=place.name, expected="a whole number", found=wrong[0][:80])
+        raise ledger.Malformed(
+            "not the number of an event", where=place.name, expected="a whole number", found=wrong[0][:80]
+        )
     return sorted(names, key=int)
 
 
-def _check_fields(event: Event, where: str) -> None:
+def _check_fields(event: ledger.Event, where: str) -> None:
     """Nothing judges a field that the type does not have: a bundle with one shows more than is established."""
     kind = kind_of(event.type)
     for name in unknown_fields(kind and kind.body, event.body):
-        raise Unverified(
+        raise ledger.Unverified(
             "an event with a field that its type does not have",
             where=where,
             expected=f"the fields of {event.type}",
@@ -257,11 +251,13 @@ def _check_statement(
 ) -> None:
     """What is said of the files is what the events say, and is said of something."""
     if not evaluations:
-        raise Malformed("a bundle of no evaluation", where=bundle.EVALUATIONS, expected="one or more", found="none")
+        raise ledger.Malformed(
+            "a bundle of no evaluation", where=bundle.EVALUATIONS, expected="one or more", found="none"
+        )
     made = bundle.predicate(run, model, {index: msgspec.to_builtins(one.results) for index, one in evaluations.items()})
     for name in sorted({*made, *said}):
-        if canonical_bytes([made.get(name)]) != canonical_bytes([said.get(name)]):
-            raise Tampered(
+        if ledger.canonical_bytes([made.get(name)]) != ledger.canonical_bytes([said.get(name)]):
+            raise ledger.Tampered(
                 "what is said of a bundle does not follow from its events",
                 where=f"{bundle.ATTESTATION}, {name}",
                 expected=str(made.get(name))[:200],
@@ -269,10 +265,10 @@ def _check_statement(
             )
 
 
-def _of(event: Event, *bodies: type[Body]) -> dict[str, object]:
+def _of(event: ledger.Event, *bodies: type[Body]) -> dict[str, object]:
     types = [type_of(body) for body in bodies]
     if event.type not in types:
-        raise Tampered("an event of another type", where=event.id, expected=" or ".join(types), found=event.type)
+        raise ledger.Tampered("an event of another type", where=event.id, expected=" or ".join(types), found=event.type)
     return dict(event.body)
 
 
@@ -312,7 +308,7 @@ def _judged(
         ("tokenizer", proven.outputs["tokenizer"].digest, body.tokenizer),
         ("identity", identity_of(body), body.identity),
         ("model folder", proven.outputs["export"].digest, _exported(model, proven)),
-        ("stored tree", body.samples, describe_tree(place / bundle.TREE).digest),
+        ("stored tree", body.samples, ledger.describe_tree(place / bundle.TREE).digest),
     )
     if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
         return Verdict("FAIL", tuple(wrong)), 0
@@ -342,10 +338,10 @@ def _exported(model: Path, proven: Proven) -> str:
     model: a card, and the run's chat template. Another template would be another's prompts."""
     from marin.data.template import template_of
 
-    whole, expected, added = describe_tree(model), proven.outputs["export"].digest, model / CHAT_TEMPLATE
+    whole, expected, added = ledger.describe_tree(model), proven.outputs["export"].digest, model / CHAT_TEMPLATE
     own = added.is_file() and added.read_bytes() == template_of(proven.recipe.dataset).text.encode()
     for beside in ((CARD,), (CARD, CHAT_TEMPLATE) if own else ()):
-        if Manifest.of([entry for entry in whole if entry.path not in beside]).digest == expected:
+        if ledger.Manifest.of([entry for entry in whole if entry.path not in beside]).digest == expected:
             return expected
     return whole.digest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from marin.history.labels import Labels
 from marin.history.names import data_of, model_of
 from marin.history.projection.text import flatten
 from marin.history.run import plan_of
@@ -54,7 +55,7 @@ def run_started(
     }
     if isinstance(commit := body.code.get("commit"), str) and commit:
         tags["mlflow.source.git.commit"] = commit
-    yield Tags(run, {name: value for name, value in tags.items() if value})
+    yield Tags(run, {**Labels.first(body.recipe).tags, **{name: value for name, value in tags.items() if value}})
 
 
 def run_completed(recorded: RecordedEvent, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:

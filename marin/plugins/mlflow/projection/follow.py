@@ -34,7 +34,7 @@ from marin.plugins.mlflow.projection.shelf import Shelves
 from marin.plugins.mlflow.projection.sink import Sink
 from marin.record.trust.authorship import Authorship, Past, Position
 
-VERSION = 21
+VERSION = 22
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with
 it."""
 

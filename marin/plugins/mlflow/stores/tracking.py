@@ -16,13 +16,7 @@ from typing import Any
 
 from mlflow.entities import LifecycleStage, RunStatus, ViewType
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import (
-    BAD_REQUEST,
-    INVALID_PARAMETER_VALUE,
-    INVALID_STATE,
-    RESOURCE_ALREADY_EXISTS,
-    RESOURCE_DOES_NOT_EXIST,
-)
+from mlflow.protos import databricks_pb2
 from mlflow.store.entities.paged_list import PagedList
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils import validation
@@ -78,7 +72,8 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._check_is_new(name)
         if artifact_location and not artifact_location.startswith("marin:"):
             raise MlflowException(
-                f"artifacts of the ledger lie in its store, not in {artifact_location}", INVALID_PARAMETER_VALUE
+                f"artifacts of the ledger lie in its store, not in {artifact_location}",
+                databricks_pb2.INVALID_PARAMETER_VALUE,
             )
         self._recorder.record("", ("experiment", operations.ExperimentValues(name, _by_name(tags))))
         return str(self.get_experiment_by_name(name).experiment_id)
@@ -88,9 +83,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         validation._validate_experiment_name(new_name)
         experiment = self.get_experiment(experiment_id)
         if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
-            raise MlflowException("Cannot rename a non-active experiment.", INVALID_STATE)
+            raise MlflowException("Cannot rename a non-active experiment.", databricks_pb2.INVALID_STATE)
         if new_name != experiment.name:
-            self._check_is_new(new_name, BAD_REQUEST)
+            self._check_is_new(new_name, databricks_pb2.BAD_REQUEST)
             self._change_experiment(operations.ExperimentChangedValues(experiment.name, renamed=new_name))
 
     def delete_experiment(self, experiment_id: str) -> None:
@@ -115,7 +110,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._check_experiment_is_active(experiment)
         if key not in experiment.tags:
             raise MlflowException(
-                f"No tag with name: {key} in experiment with id {experiment_id}", RESOURCE_DOES_NOT_EXIST
+                f"No tag with name: {key} in experiment with id {experiment_id}", databricks_pb2.RESOURCE_DOES_NOT_EXIST
             )
         self._change_experiment(operations.ExperimentChangedValues(experiment.name, untagged=[key]))
 
@@ -129,7 +124,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             raise MlflowException(
                 "Both 'run_name' argument and 'mlflow.runName' tag are specified, but with different values "
                 f"(run_name='{run_name}', mlflow.runName='{tagged}').",
-                INVALID_PARAMETER_VALUE,
+                databricks_pb2.INVALID_PARAMETER_VALUE,
             )
         name = run_name or tagged or _generate_random_name()
         run, user = uuid.uuid4().hex, user_of(user_id or named.get("mlflow.user"))
@@ -159,7 +154,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
     def delete_tag(self, run_id: str, key: str) -> None:
         """As MLflow's; the event that set it stays."""
         if key not in self._active(run_id).data.tags:
-            raise MlflowException(f"No tag with name: {key} in run with id {run_id}", RESOURCE_DOES_NOT_EXIST)
+            raise MlflowException(
+                f"No tag with name: {key} in run with id {run_id}", databricks_pb2.RESOURCE_DOES_NOT_EXIST
+            )
         self._recorder.record(run_id, ("log", operations.LogValues(untagged=[key])))
 
     def log_batch(self, run_id: str, metrics: Any, params: Any, tags: Any) -> None:
@@ -175,7 +172,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
                 raise MlflowException(
                     f"Changing param values is not allowed. Param with key='{param.key}' was already logged "
                     f"with value='{known[param.key]}' for run ID='{run_id}'.",
-                    INVALID_PARAMETER_VALUE,
+                    databricks_pb2.INVALID_PARAMETER_VALUE,
                 )
         points = [
             (metric.key, float(metric.value).hex(), int(metric.timestamp), int(metric.step or 0)) for metric in metrics
@@ -297,7 +294,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         """As MLflow's; the event that set it stays."""
         if key not in self.get_logged_model(model_id, allow_deleted=True).tags:
             raise MlflowException(
-                f"No tag with key {key!r} found for model with ID {model_id!r}.", RESOURCE_DOES_NOT_EXIST
+                f"No tag with key {key!r} found for model with ID {model_id!r}.", databricks_pb2.RESOURCE_DOES_NOT_EXIST
             )
         self._change_model(model_id, untagged=[key])
 
@@ -308,7 +305,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if twice := sorted(set(named) & set(known)):
             raise MlflowException(
                 f"Changing param values is not allowed. Params {', '.join(twice)} of {model_id} were logged already.",
-                INVALID_PARAMETER_VALUE,
+                databricks_pb2.INVALID_PARAMETER_VALUE,
             )
         self._describe(model_id, params=named)
 
@@ -335,7 +332,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         )
         self._recorder.record(model.source_run_id or "", ("model", values))
 
-    def _check_is_new(self, name: str, code: int = RESOURCE_ALREADY_EXISTS) -> None:
+    def _check_is_new(self, name: str, code: int = databricks_pb2.RESOURCE_ALREADY_EXISTS) -> None:
         if self.get_experiment_by_name(name) is not None:
             raise MlflowException(f"Experiment(name={name}) already exists.", code)
 
@@ -345,7 +342,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
     def _keep_experiment(self, experiment_id: str, before: str, after: Any) -> None:
         experiment = self.get_experiment(experiment_id)
         if experiment.lifecycle_stage != before:
-            raise MlflowException(f"No Experiment with id={experiment_id} exists", RESOURCE_DOES_NOT_EXIST)
+            raise MlflowException(
+                f"No Experiment with id={experiment_id} exists", databricks_pb2.RESOURCE_DOES_NOT_EXIST
+            )
         self._change_experiment(operations.ExperimentChangedValues(experiment.name, stage=after))
 
     def _has_runs(self, experiment: str) -> bool:
@@ -356,7 +355,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if run.info.lifecycle_stage != LifecycleStage.ACTIVE:
             raise MlflowException(
                 f"The run {run_id} must be in the 'active' state. Current state is {run.info.lifecycle_stage}.",
-                INVALID_PARAMETER_VALUE,
+                databricks_pb2.INVALID_PARAMETER_VALUE,
             )
         return run
 

@@ -37,7 +37,7 @@ class UnlearnOptions:
         "--where",
         multiple=True,
     )
-    reason: str = option("TEXT", "Why, for the record: it can be read by who has the log.", default="")
+    reason: str = option("TEXT", "Why, for the record: everybody who has the log can read it.", default="")
     machine: Machine = group(Machine)
     dry_run: bool = flag("Print what it would take; record and run nothing.")
     as_json: bool = flag("Print one JSON object.", "--json")

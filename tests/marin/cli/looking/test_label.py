@@ -247,3 +247,23 @@ def test_a_label_of_a_copied_log_is_no_verdict(marin: Marin, run: str, name: str
     gone = events.RunLabelled(run=run, untagged=[name])
     opened.append([Draft(events.RUN_LABELLED, label_stream(run), events.write(gone))])
     assert [line["tags"] for line in marin("ls", "--json").json if line["run"] == run] == [{}]
+
+
+def test_what_a_loop_is_tagged_with_is_a_tag_of_its_run(marin: Marin, run: str) -> None:
+    """It was a key of the recipe alone: no filter, no list and no page had it as a tag."""
+    with library.start_run(
+        "mine", recipe={"lr": 0.1}, tags={"team": "course", "marin.verified": "PASS 2030-01-01"}
+    ) as loop:
+        loop.log(0, loss=1.0)
+    tags = {"team": "course", "label:marin.verified": "PASS 2030-01-01"}
+    (listed,) = [line for line in marin("ls", "--json").json if line["run"] == loop.id]
+    assert listed["tags"] == library.open().run(loop.id).tags == marin("show", loop.id, "--json").json["tags"] == tags
+    assert not any(key.startswith("loop.tags") for key in listed["differs"]), "a label is nothing that a run did"
+    assert [line["run"] for line in marin("ls", "--filter", "tags.team = course", "--json").json] == [loop.id]
+    root = open_root()
+    fold = Fold(root.verifier.name, own=root.reader())
+    told = [one for one in fold.apply_all(root.history().events()) if isinstance(one, Tags)]
+    mine = {key: value for one in told if one.run == fold.ids.run(loop.id) for key, value in one.values.items()}
+    assert mine["team"] == "course" and mine["marin.verified"] == "never"
+    assert marin("run", loop.id, "untag", "team", "--json").json["tags"] == {"label:marin.verified": "PASS 2030-01-01"}
+    assert marin("ls", "--filter", "tags.team = course", "--json").json == []

@@ -50,7 +50,7 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
     ]
     assert len({line["recipe_digest"] for line in shown.lines}) == 4
     text = marin("train", "-m", "model=nano", "seed=1,2", "--dry-run").out
-    assert "all 2 recipes: 9 of 9 steps to run" in text, "corpus, tokenizer and tokens are theirs together"
+    assert "all 2 recipes: 9 of 9 different steps to run" in text, "corpus, tokenizer and tokens are theirs together"
 
 
 EXACT = ("model=nano", "profile=exact")

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from experiments import exp006_rcp as rcp
 from ledger import Draft, Tampered
 from marin.errors import DataError, MarinError, MissingEvidence, UsageError
 from marin.execution.phases import successor
 from marin.execution.seeds import with_seed
 from marin.history.run import Run
 from marin.history.runs import load, stream_of
-from marin.plugins.mlperf import rcp
 from marin.plugins.mlperf.benchmark import GRAMMAR_LM, Submission, check_closed, submission_of
 from marin.plugins.mlperf.checkers import REFERENCE_POINTS, check_results
 from marin.plugins.mlperf.hyperparameters import Range, values_of, violations
@@ -480,10 +480,8 @@ def test_reference_points_are_in_epochs_and_whole() -> None:
 
 
 def test_the_experiment_measures_where_it_says() -> None:
-    from experiments import exp006_rcp as experiment
-
-    assert len(experiment.numbers) == len(experiment.SEEDS) * sum(experiment.PHASES.values())
-    for name, evaluated in experiment.numbers.items():
+    assert len(rcp.numbers) == len(rcp.SEEDS) * sum(rcp.PHASES.values())
+    for name, evaluated in rcp.numbers.items():
         size, seed, samples = map(int, re.findall(r"\d+", name))
         recipe: Recipe = evaluated.config
         before = recipe.phase.first_sequence if recipe.phase is not None else 0
@@ -493,16 +491,14 @@ def test_the_experiment_measures_where_it_says() -> None:
 
 
 def test_the_kept_reference_points_are_of_this_benchmark() -> None:
-    from experiments import exp006_rcp as experiment
-
     kept = json.loads((REFERENCE_POINTS / "rcps_grammar_lm.json").read_text("utf-8"))
-    assert {record["BS"] for record in kept.values()} == experiment.FIRST.keys()
+    assert {record["BS"] for record in kept.values()} == rcp.FIRST.keys()
     for record in kept.values():
         size, samples = record["BS"], record["Samples to converge"]
-        measured = {experiment.FIRST[size] + experiment.EVERY * phase for phase in range(experiment.PHASES[size])}
-        assert len(samples) == len(experiment.SEEDS) and set(samples) <= measured
+        measured = {rcp.FIRST[size] + rcp.EVERY * phase for phase in range(rcp.PHASES[size])}
+        assert len(samples) == len(rcp.SEEDS) and set(samples) <= measured
         assert record["Epochs to converge"] == [round(count / TRAIN_SAMPLES, rcp.ROUNDED) for count in samples]
-        assert record["Hyperparams"] == experiment.hyperparameters[str(size)]
+        assert record["Hyperparams"] == rcp.hyperparameters[str(size)]
 
 
 # A result held against its record

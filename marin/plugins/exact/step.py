@@ -151,7 +151,6 @@ class ExactStep(Step):
     def run(
         self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
     ) -> tuple[SlicedState, StepOutcome]:
-        """As :meth:`Step.run`."""
         (params,), (moments,) = state.params, state.moments
         key = self._key(int(state.step))
         gradient = self.named["blank" if blank else "gradient"]

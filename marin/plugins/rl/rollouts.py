@@ -81,7 +81,6 @@ class DrawnRollouts:
         self._check_room()
 
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
-        """As :meth:`marin.training.runtime.objective.Rollouts.draw`."""
         objective = self.objective
         numbers, indices, prompts = self._draw_prompts(update)
         keys, drawn_before = self.keys_of(numbers), self.sampler_of(update)

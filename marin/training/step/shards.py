@@ -368,7 +368,6 @@ class TrainStep(Step):
     def run(
         self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
     ) -> tuple[SlicedState, StepOutcome]:
-        """As :meth:`Step.run`."""
         sums = self.sums(self.programs.gather(state.params), tokens, weights, blank=blank)
         grads, loss, weight = self.programs.exchange(sums)
         square = self.programs.total(tuple(self.programs.square(piece) for piece in grads))

@@ -111,6 +111,10 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
         assert is_requested(
             asked, msgspec.structs.replace(of_rules, tasks={task.name: task_event(task, []) for task in tasks})
         )
+        few = msgspec.structs.replace(of_rules, settings=of_rules.settings | {"bootstrap": 1000})
+        assert not is_requested(
+            asked, msgspec.structs.replace(few, tasks={task.name: task_event(task, []) for task in tasks})
+        )
     body = msgspec.structs.replace(body, tasks={task.name: task_event(task, []) for task in tasks})
     assert is_requested(asked, body) and is_requested(asked, msgspec.structs.replace(older, tasks=body.tasks))
     write_tree(tmp_path / "tree", tasks, {task.name: [] for task in tasks}, {}, settings.groups)

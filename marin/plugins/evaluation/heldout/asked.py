@@ -13,7 +13,7 @@ import msgspec
 
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.benchmark import is_of_harness
-from marin.plugins.evaluation.recorded.records import Settings, current_settings, recorded_settings, with_present_rules
+from marin.plugins.evaluation.recorded.records import Settings, current_settings, recorded_settings
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved
 
@@ -28,12 +28,12 @@ def is_requested(asked: TasksDuring, body: EvaluationRecorded) -> bool:
 
     Each name is a task or a group of ``body``, which has no others but those in them. (A tag is recorded as a group.)
     """
-    settings = with_present_rules(body.settings)
+    settings, now = recorded_settings(body.settings), settings_of(asked)
     if settings is None or not is_of_harness(body.harness):
         return False
-    now = settings_of(asked)
-    before_rules = msgspec.structs.replace(now, bootstrap=Settings().bootstrap)
-    if msgspec.structs.replace(settings, groups=[]) not in (now, before_rules):
+    # Errors were of fewer resamples until there were rules, and never since.
+    resamples = now.bootstrap if settings.rules > 1 else Settings().bootstrap
+    if settings != msgspec.structs.replace(now, rules=settings.rules, bootstrap=resamples, groups=settings.groups):
         return False
     groups = {group.name: group.tasks for group in settings.groups}
     whole, reached, names = {*body.tasks, *groups}, set[str](), list(asked.names)

@@ -109,7 +109,6 @@ class ShelfView:
         self._mounts |= {_parts(path): digest for path, digest in logged.items()}
 
     def nodes(self, at: Parts) -> list[Node] | None:
-        """As :meth:`StoredView.nodes`."""
         if len(at) == 1 and at[0] in self._shelf.pages:
             return None
         found: dict[str, Node] = {}

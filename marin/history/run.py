@@ -136,7 +136,7 @@ class JudgedFold(RunFold):
         super().__init__(run)
         self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
         self._claimed: list[Fact[kinds.ReplayCompleted]] = []
-        self._said: list[kinds.RunLabelled] = []
+        self._label_events: list[kinds.RunLabelled] = []
         self.evaluated = -1
         """The last event in the stream of its evaluations; ``told`` does not count these."""
 
@@ -148,12 +148,12 @@ class JudgedFold(RunFold):
 
     def label(self, body: kinds.RunLabelled) -> None:
         """Take in what a user says of the run, in the order of the log."""
-        self._said.append(body)
+        self._label_events.append(body)
 
     @property
     def labels(self) -> Labels:
         """What is said of the run by now."""
-        return reduce(Labels.after, self._said, Labels.first(self.started.body.recipe if self.started else {}))
+        return reduce(Labels.after, self._label_events, Labels.first(self.started.body.recipe if self.started else {}))
 
     def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
         """The verdicts that count, as they count for the run as it is by now."""

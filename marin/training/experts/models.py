@@ -19,13 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from haliax import Axis, NamedArray
 from haliax.jax_utils import maybe_rng_split
-from levanter.models.mixtral import (
-    MixtralConfig,
-    MixtralDecoderLayer,
-    MixtralLMHeadModel,
-    MixtralSparseMoeBlock,
-    MixtralTransformer,
-)
+from levanter.models import mixtral
 from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeDecoderLayer, Qwen3MoeLMHeadModel, Qwen3MoeSparseMoeBlock
 
 from marin.recipe.model import Model
@@ -37,7 +31,7 @@ BALANCE, ROUTER_Z, LOADS = "load_balancing_loss", "router_z_loss", "expert_loads
 """As Levanter's models call the losses that a layer gives beside its numbers, and the tokens of each of its experts."""
 
 
-class _Mixtral(MixtralSparseMoeBlock):
+class _Mixtral(mixtral.MixtralSparseMoeBlock):
     counted: NamedArray | None = None
 
     def __call__(self, x: NamedArray, *, key: Any = None) -> tuple[NamedArray, dict[str, NamedArray]]:
@@ -117,12 +111,12 @@ def _routed(
     return _Routed(out, logits, probabilities, loads, some, flat)
 
 
-class _MixtralLayer(MixtralDecoderLayer):
+class _MixtralLayer(mixtral.MixtralDecoderLayer):
     """Levanter's, which says to the mixture which tokens are blank."""
 
     def __call__(self, x: NamedArray, mask: Any, *, key: Any = None) -> tuple[NamedArray, dict[str, NamedArray]]:
         block = replace(self.block_sparse_moe, counted=_counted(mask))
-        found: tuple[NamedArray, dict[str, NamedArray]] = MixtralDecoderLayer.__call__(
+        found: tuple[NamedArray, dict[str, NamedArray]] = mixtral.MixtralDecoderLayer.__call__(
             replace(self, block_sparse_moe=block), x, mask, key=key
         )
         return found
@@ -148,7 +142,7 @@ def _counted(mask: Any) -> NamedArray | None:
     return None if segments is None else segments[0] >= 0
 
 
-class _Transformer(MixtralTransformer):
+class _Transformer(mixtral.MixtralTransformer):
     """Levanter's, without the statistics that it sends to a tracker from inside of a program."""
 
     def __call__(
@@ -161,7 +155,7 @@ class _Transformer(MixtralTransformer):
 
 
 def activated(
-    model: MixtralLMHeadModel | Qwen3MoeLMHeadModel, tokens: NamedArray, mask: Any
+    model: mixtral.MixtralLMHeadModel | Qwen3MoeLMHeadModel, tokens: NamedArray, mask: Any
 ) -> tuple[NamedArray, NamedArray | float, jax.Array]:
     """What the layers make of ``tokens``, their losses beside it, and how many tokens each expert got: float32[layers,
     experts]."""
@@ -183,11 +177,11 @@ def routing_balance(loads: np.ndarray) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True)
-class MixtralExperts(MixtralConfig):
+class MixtralExperts(mixtral.MixtralConfig):
     """A Mixtral whose tokens come to their experts by :mod:`marin.training.experts.dispatch`."""
 
-    def build(self, Vocab: Axis, *, key: Any) -> MixtralLMHeadModel:
-        model = MixtralLMHeadModel.init(Vocab, self, key=key)
+    def build(self, Vocab: Axis, *, key: Any) -> mixtral.MixtralLMHeadModel:
+        model = mixtral.MixtralLMHeadModel.init(Vocab, self, key=key)
         layer = model.transformer.layers.stacked
         own = layer.block_sparse_moe
         block = _Mixtral(own.config, own.gate, own.experts)

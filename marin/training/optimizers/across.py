@@ -24,32 +24,7 @@ from levanter.optim.scion import ScionConfig, scale_with_scion
 
 from marin.errors import UsageError
 from marin.recipe.form.optimizer import Optimizer
-from marin.training.optimizers.rule import FromStep
-
-
-@dataclass(frozen=True)
-class _Muon(FromStep, MuonConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _MuonH(FromStep, MuonHConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _AdamH(FromStep, AdamHConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _Cautious(FromStep, CautiousConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _Mini(FromStep, MiniConfig):
-    pass
+from marin.training.optimizers.rule import FromStep, from_step
 
 
 @dataclass(frozen=True)
@@ -152,7 +127,7 @@ def configured(config: Optimizer, common: Mapping[str, Any], betas: Mapping[str,
     muon: dict[str, Any] = {"adam_lr": config.adam_lr, "nesterov": config.nesterov, "muon_epsilon": config.muon_epsilon}
     match config.name:
         case "muon":
-            return _Muon(
+            return from_step(MuonConfig)(
                 **common,
                 **betas,
                 **orthogonal,
@@ -161,9 +136,9 @@ def configured(config: Optimizer, common: Mapping[str, Any], betas: Mapping[str,
                 adam_weight_decay=config.adam_weight_decay,
             )
         case "muonh":
-            return _MuonH(**common, **betas, **orthogonal, **muon)
+            return from_step(MuonHConfig)(**common, **betas, **orthogonal, **muon)
         case "adamh":
-            return _AdamH(**common, **betas, adam_lr=config.adam_lr)
+            return from_step(AdamHConfig)(**common, **betas, adam_lr=config.adam_lr)
         case "scion":
             return _Scion(
                 **common,
@@ -173,9 +148,9 @@ def configured(config: Optimizer, common: Mapping[str, Any], betas: Mapping[str,
                 scion_epsilon=config.scion_epsilon,
             )
         case "cautious":
-            return _Cautious(**common, **betas, adamc_weight_decay=False)
+            return from_step(CautiousConfig)(**common, **betas, adamc_weight_decay=False)
         case "mini":
-            return _Mini(**common, **betas)
+            return from_step(MiniConfig)(**common, **betas)
         case _:
             factored: dict[str, Any] = {
                 "min_dim_size_to_factor": config.min_dim_size_to_factor,

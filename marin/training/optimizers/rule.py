@@ -31,14 +31,9 @@ class FromStep:
         return schedule if not self.begin else lambda count: schedule(count - self.begin)
 
 
-@dataclass(frozen=True)
-class _Adam(FromStep, AdamConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _Lion(FromStep, LionConfig):
-    pass
+def from_step(config: type[OptimizerConfig]) -> Callable[..., OptimizerConfig]:
+    """A configuration of Levanter's, and when its schedule begins."""
+    return dataclass(frozen=True)(type(config.__name__, (FromStep, config), {}))
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
@@ -87,9 +82,9 @@ def _of_levanter(config: Optimizer, warmup: float, decay: float | None, begin: i
     betas: dict[str, Any] = {"beta1": config.beta1, "beta2": config.beta2, "epsilon": config.epsilon}
     match config.name:
         case "adamw":
-            return _Adam(**common, **betas, nesterov=False)
+            return from_step(AdamConfig)(**common, **betas, nesterov=False)
         case "lion":
-            return _Lion(**common, **betas)
+            return from_step(LionConfig)(**common, **betas)
         case _:
             across: OptimizerConfig = across_tensors().configured(config, common, betas)
             return across

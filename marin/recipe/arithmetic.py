@@ -123,29 +123,16 @@ def check_contract(arithmetic: Arithmetic, where: str) -> None:
     factors = arithmetic.factor_bits or arithmetic.factor_rounding
     if factors or arithmetic.profile == "exact" or arithmetic.reduction == "integer":
         _check_exact(arithmetic, where)
-    if (arithmetic.profile in ("portable-cpu", "exact")) != (arithmetic.device_kind is None):
-        what, expected, cure = {
-            "portable-cpu": ("portable-cpu is not about one kind of device", "null", "leave it out"),
-            "exact": ("exact is not about one kind of device", "null", "leave it out"),
-            "arm-cpu": (
-                "the bits of ARM are those of one model",
-                "what `marin doctor --json` says there",
-                "set arithmetic.device_kind",
-            ),
-        }.get(
-            arithmetic.profile,
-            (
-                "the bits of an accelerator are those of one kind",
-                "what jax.devices()[0].device_kind says there",
-                "set arithmetic.device_kind",
-            ),
-        )
+    anywhere, arm = arithmetic.profile in ("portable-cpu", "exact"), arithmetic.profile == "arm-cpu"
+    if anywhere != (arithmetic.device_kind is None):
+        kind = "`marin doctor --json`" if arm else "jax.devices()[0].device_kind"
+        bound = "ARM are those of one model" if arm else "an accelerator are those of one kind"
         raise UsageError(
-            what,
+            f"{arithmetic.profile} is not about one kind of device" if anywhere else f"the bits of {bound}",
             where=f"{where}: arithmetic.device_kind",
-            expected=expected,
+            expected="null" if anywhere else f"what {kind} says there",
             found=str(arithmetic.device_kind),
-            cure=cure,
+            cure="leave it out" if anywhere else "set arithmetic.device_kind",
         )
 
 

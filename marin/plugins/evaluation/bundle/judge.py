@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,17 +93,17 @@ def verify_bundle(
     )
     nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
     events = known.graded(Verdict("PASS", lines)) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
-    found, answered = [], 0
-    for index, body in proven.evaluations.items():
-        verdict, count = _evaluation(folder, model, proven, index, body, execution, sample)
-        found.append(verdict)
-        answered += count
+    answers: list[int] = []
+    found = [
+        judge_safely(partial(_judged, folder, model, proven, index, body, execution, sample, answers))
+        for index, body in proven.evaluations.items()
+    ]
     outcome = worst([verdict.outcome for verdict in found])
     told = tuple(line for verdict in found if verdict.outcome == outcome for line in verdict.lines)
     total = sum(body.requests for body in proven.evaluations.values())
     first = told[0] if outcome == "FAIL" and told else None
     verdicts = {"ledger": events, "evaluation": Verdict(outcome, told)}
-    summary = EvaluationSummary(len(found), total, answered, first)
+    summary = EvaluationSummary(len(found), total, sum(answers), first)
     return _report(proven.run, verdicts, proven.origin, proven.size, proven.root, summary)
 
 
@@ -272,25 +273,6 @@ def _of(event: ledger.Event, *bodies: type[Body]) -> dict[str, object]:
     return dict(event.body)
 
 
-def _evaluation(
-    folder: Path,
-    model: Path,
-    proven: Proven,
-    index: int,
-    body: EvaluationRecorded,
-    execution: Execution,
-    sample: int | None,
-) -> tuple[Verdict, int]:
-    answered = 0
-
-    def judge() -> Verdict:
-        nonlocal answered
-        verdict, answered = _judged(folder, model, proven, index, body, execution, sample)
-        return verdict
-
-    return judge_safely(judge), answered
-
-
 def _judged(
     folder: Path,
     model: Path,
@@ -299,8 +281,9 @@ def _judged(
     body: EvaluationRecorded,
     execution: Execution,
     sample: int | None,
-) -> tuple[Verdict, int]:
-    """Steps 3 to 5 of one evaluation."""
+    answers: list[int],
+) -> Verdict:
+    """Steps 3 to 5 of one evaluation; how many requests were answered again goes to ``answers``."""
     where, place = f"event {index}", folder / bundle.EVALUATIONS / str(index)
     pairs = (
         ("state", proven.outputs["train"].digest, body.state),
@@ -311,7 +294,7 @@ def _judged(
         ("stored tree", body.samples, ledger.describe_tree(place / bundle.TREE).digest),
     )
     if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
-        return Verdict("FAIL", tuple(wrong)), 0
+        return Verdict("FAIL", tuple(wrong))
     verdict, answered, found = judge_tree(
         body,
         where,
@@ -322,15 +305,16 @@ def _judged(
         sample,
         seed(proven.root, body.identity),
     )
+    answers.append(answered)
     if found is None or verdict.outcome not in ("PASS", "PARTIAL"):
-        return verdict, answered
+        return verdict
     own = found.files(body)
     present = {path.name for path in (place / bundle.HARNESS).iterdir()}
     for name in sorted({*own, *present}):
         if name not in present or name not in own or (place / bundle.HARNESS / name).read_bytes() != own[name]:
             line = f"{where}: {bundle.HARNESS}/{name} is not what the harness writes of these answers"
-            return Verdict("FAIL", (line,), executed=True), answered
-    return verdict, answered
+            return Verdict("FAIL", (line,), executed=True)
+    return verdict
 
 
 def _exported(model: Path, proven: Proven) -> str:

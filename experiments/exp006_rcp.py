@@ -3,7 +3,7 @@
 Question. Trained from four seeds at each of the batch sizes 8, 16 and 32, after how many samples is the held-out loss of the
 reference (docs/mlperf.md) at its target or below, and how far are the seeds apart? These are the reference convergence
 points (RCP) that MLPerf compares a submission with: its checker takes the mean without the first and the last ("olympic") and,
-by a t-test, how much less a submission may need before its score is normalized. It catches what converges too fast and nothing else.
+by a t-test, how much less a submission may need before its score is normalized. It catches what converges too fast, no more.
 
 Hypothesis. Larger batches need more samples: after 1,024 samples, where all three are measured, a smaller batch has the lower
 held-out loss.

@@ -325,13 +325,9 @@ def _of_loop(record: RunRecord) -> Iterator[Claim]:
         if name != events.LOOP:
             yield Claim(f"output {name} is {view.output.digest}", "execution", "model", view.index)
     measured = {
-        series.key: fact.index
-        for fact in facts(record.own, events.MetricsRecorded)
-        for series in fact.body.series
-        if not series.key.startswith(events.MACHINE)
+        series.key: fact.index for fact in facts(record.own, events.MetricsRecorded) for series in fact.body.series
     }
-    if measured:
-        names = ", ".join(sorted(measured))
+    if names := ", ".join(sorted(name for name in measured if not name.startswith(events.MACHINE))):
         yield Claim(f"its loop measured {names}: compared with nothing", "claimed", event=max(measured.values()))
 
 

@@ -83,7 +83,7 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
     found = compare_runs(runs[0], runs[1], blob, names, whole=whole or as_json)
     if as_json:
         told = outcomes(runs)
-        words = {name: list(_beside(runs, name, values)) for name, values in told.items()}
+        words = {name: list(_beside_number(runs, name, values)) for name, values in told.items()}
         apart = {name: said for name, said in words.items() if said}
         print_json({**found.as_json(), "outcomes": told, "not_comparable": apart})
     else:
@@ -104,7 +104,7 @@ def print_outcomes(runs: Sequence[Run]) -> None:
         [
             name,
             *("" if value is None else number_text(value) for value in values),
-            ", ".join(filter(None, (_change(values), *_beside(runs, name, values)))),
+            ", ".join(filter(None, (_change(values), *_beside_number(runs, name, values)))),
         ]
         for name, values in outcomes(runs).items()
     ]
@@ -113,7 +113,7 @@ def print_outcomes(runs: Sequence[Run]) -> None:
         say()
 
 
-def _beside(runs: Sequence[Run], name: str, values: Sequence[float | None]) -> Sequence[str]:
+def _beside_number(runs: Sequence[Run], name: str, values: Sequence[float | None]) -> Sequence[str]:
     return () if None in values else beside(runs[1], runs[0], name)
 
 

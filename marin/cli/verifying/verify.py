@@ -216,7 +216,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     # From here on RUN is a run of a root: an address has named that root by now.
-    place = RunAddress(run) if options.bundle is not None else _place(run)
+    place = RunAddress(run) if options.bundle is not None else _run_address(run)
     run = place.run
     if place.place:
         if (judge_site := site_judge(place.place)) is not None:
@@ -482,7 +482,7 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     return found
 
 
-def _place(run: str) -> RunAddress:
+def _run_address(run: str) -> RunAddress:
     """Of a name or an address; one without a slash at its end may be that of a root, as a browser shows it."""
     place, whole = run_address(run), folder_of(run)
     if isinstance(whole, str) and not place.page:

@@ -65,6 +65,14 @@ def skipped_out_of_reach(item):
         pytest.skip(str(reason)[:300])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_state(tmp_path_factory):
+    """Modules make logs of one name under keys of their own: what one of them saw is no pin of another's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def judge(request):
     """`judge(name, version)`: the record of one judge, the same for every test that names it."""

@@ -27,7 +27,7 @@ def test_an_evaluation_that_says_another_train_step_than_the_last_one_fails(tmp_
     found = {}
     for step in (recipe.last_step, recipe.last_step + 1):
         body = read(EvaluationRecorded, body_of("r", step=step), where="event 7")
-        verdict, _ = bundle._judged(tmp_path, tmp_path, proven, 7, body, Execution(), None)
+        verdict = bundle._judged(tmp_path, tmp_path, proven, 7, body, Execution(), None, [])
         found[step] = [line for line in verdict.lines if "step: " in line]
     assert found == {
         recipe.last_step: [],

@@ -73,6 +73,8 @@ def stores(tmp_path_factory):
             patch.setenv("MARIN_ROOT", served.location)
             patch.setenv("MLFLOW_TRACKING_TOKEN", token)
             behind = Asked(address, folder / "served")
+        patch.setenv("MARIN_KEY", str(folder / "ours/key"))  # another log of that name
+        patch.setenv("XDG_STATE_HOME", str(folder / "ours/state"))
         root = create_root(str(folder / "ours/root"), origin=ORIGIN)
         patch.setenv("MARIN_ROOT", root.location)
         yield theirs, Asked("marin://", folder / "ours"), behind, root, folder
@@ -180,35 +182,15 @@ def test_what_the_ledger_recorded_is_not_written(stores, judge):
         lambda: client.set_experiment_tag(before.info.experiment_id, "note", "x"),
         lambda: client.create_logged_model(before.info.experiment_id, "mine", run),
         lambda: client.set_tag(own, "marin.verified", "PASS"),
-    )
-    without_event = (
         lambda: client.delete_experiment(before.info.experiment_id),
         lambda: client.rename_experiment(before.info.experiment_id, "other name"),
-        lambda: client.delete_experiment_tag(before.info.experiment_id, "team"),
-        lambda: client.create_registered_model("described", description="all of it"),
-        lambda: client.create_registered_model("tagged", tags={"a": "b"}),
-        lambda: client.create_model_version("third", "there", own, description="all of it"),
-        lambda: client.update_registered_model("first", "all of it"),
-        lambda: client.rename_registered_model("first", "last"),
-        lambda: client.delete_registered_model("third"),
-        lambda: client.set_registered_model_tag("first", "a", "b"),
-        lambda: client.update_model_version("first", "1", "all of it"),
-        lambda: client.delete_model_version("first", "1"),
-        lambda: client.delete_model_version_tag("first", "1", "seen"),
-        lambda: client.delete_registered_model_alias("first", "best"),
-        lambda: client.delete_logged_model(ours.model),
-        lambda: client.delete_logged_model_tag(ours.model, "c"),
     )
     size = root.reader().refresh().size
-    for code, writes in (("PERMISSION_DENIED", recorded), ("NOT_IMPLEMENTED", without_event)):
-        for number, write in enumerate(writes):
-            with pytest.raises(MlflowException) as refused:
-                write()
-            assert refused.value.error_code == code, (code, number, refused.value)
+    for number, write in enumerate(recorded):
+        with pytest.raises(MlflowException) as refused:
+            write()
+        assert refused.value.error_code == "PERMISSION_DENIED", (number, refused.value)
     assert root.reader().refresh().size == size
     after = client.get_run(run)
     assert (dict(after.info), after.data.to_dictionary()) == (dict(before.info), before.data.to_dictionary())
-    judged.refuses(
-        f"(ours) {len(recorded)} writes to what the ledger recorded, and {len(without_event)} writes that have no event; "
-        "nothing is logged"
-    )
+    judged.refuses(f"(ours) {len(recorded)} writes to what the ledger recorded; nothing is logged")

@@ -69,6 +69,24 @@ def test_the_entry_points_are_installed():
         assert callable(point.load())
 
 
+def test_the_last_page_of_experiments_is_not_an_empty_one(root: Root):
+    """MLflow's own "Default", which nobody sees here, is counted on no page."""
+    plain = mlflow.MlflowClient()
+    for name in ("paged one", "paged two"):
+        plain.create_experiment(name)
+    pages, token = [], None
+    while not pages or token:
+        found = plain.search_experiments(order_by=["name DESC"], max_results=1, page_token=token)
+        pages.append([one.name for one in found])
+        token = found.token
+    assert all(pages) and pages == sorted(pages, reverse=True) and ["Default"] not in pages
+    assert [one.name for one in plain.search_experiments(filter_string="name LIKE 'paged%'", order_by=["name"])] == [
+        "paged one",
+        "paged two",
+    ]
+    assert plain.search_experiments(filter_string="name = 'Default'") == []
+
+
 def test_a_plain_run_is_events_and_survives_the_view(root: Root, tmp_path: Path):
     mlflow.set_experiment("by hand")
     (tmp_path / "plot.txt").write_text("a plot")

@@ -14,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import batched
 from typing import Any
 
-from mlflow.entities import LifecycleStage, RunStatus, ViewType
+from mlflow.entities import Experiment, LifecycleStage, RunStatus, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2
-from mlflow.store.entities.paged_list import PagedList
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils import validation
 from mlflow.utils.async_logging.async_logging_queue import (
@@ -58,11 +57,13 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         found.data._metric_objs.sort(key=_place)
         return found
 
-    def search_experiments(self, *args: Any, **kwargs: Any) -> Any:
+    def search_experiments(self, view_type: int = ViewType.ACTIVE_ONLY, *others: Any, **named: Any) -> Any:
         """As MLflow's, without its "Default" while no run stands in it: every experiment here has a name of its own."""
-        found = super().search_experiments(*args, **kwargs)
-        shown = [one for one in found if str(one.experiment_id) != UNNAMED or self._has_runs(UNNAMED)]
-        return PagedList(shown, found.token)
+        asked = dict(zip(("max_results", "filter_string", "order_by", "page_token"), others, strict=False)) | named
+        if not self._has_runs(UNNAMED):
+            own = f"name != '{Experiment.DEFAULT_EXPERIMENT_NAME}'"
+            asked["filter_string"] = " AND ".join(filter(None, (asked.get("filter_string"), own)))
+        return super().search_experiments(view_type, **asked)
 
     def create_experiment(self, name: str, artifact_location: str | None = None, tags: Any = None) -> str:
         """As MLflow's; artifacts always go to the store."""

@@ -83,8 +83,7 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
     found = compare_runs(runs[0], runs[1], blob, names, whole=whole or as_json)
     if as_json:
         told = outcomes(runs)
-        words = {name: list(_beside_number(runs, name, values)) for name, values in told.items()}
-        apart = {name: said for name, said in words.items() if said}
+        apart = {name: said for name, values in told.items() if (said := list(_beside_number(runs, name, values)))}
         print_json({**found.as_json(), "outcomes": told, "not_comparable": apart})
     else:
         print_comparison(found, whole=whole)

@@ -37,7 +37,6 @@ from marin.verify.verdict import Report, Verdict, judge_safely
 
 if TYPE_CHECKING:
     from marin.history.run import Run
-    from marin.history.runs import History
     from marin.record.root import Root
     from marin.verify.alone.judgement import Judgement
     from marin.verify.verification import Options, Verification
@@ -485,9 +484,8 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
 def _run_address(run: str) -> RunAddress:
     """Of a name or an address; one without a slash at its end may be that of a root, as a browser shows it."""
     place, whole = run_address(run), folder_of(run)
-    if isinstance(whole, str) and not place.page:
-        storage = ledger.open_storage(whole)
-        return run_address(f"{whole}/") if any(map(storage.exists, (VKEY, *OF_A_SITE))) else place
+    if isinstance(whole, str) and not place.page and any(map(ledger.open_storage(whole).exists, (VKEY, *OF_A_SITE))):
+        return run_address(f"{whole}/")
     return place
 
 

@@ -111,21 +111,25 @@ def _laid(module: Any) -> Any:
 
 
 def greatest_logit(model: Any) -> float:
-    """What no logit of attention exceeds in magnitude, from the norms of what makes queries and keys in each layer (the first
-    axis). Levanter has -1e9 for a position that is not to be seen. Where all others are less, what comes later has the weight: a
-    model could be made to read there what it is claimed to say."""
+    """What no logit of attention exceeds in magnitude, from the norms of what makes queries and keys; infinity where something
+    else makes them. Levanter has -1e9 for a position that is not to be seen: where all others are less, what comes later has the
+    weight, and a model could be made to read there what it is claimed to say. (The first axis is that of layers.)"""
     leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array))
+    named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
-    def most(names: str, size: Callable[[Any], jax.Array]) -> float:
-        found = [leaf for path, leaf in leaves if re.search(names, jax.tree_util.keystr(path))]
-        return math.hypot(*(float(jnp.max(size(one.reshape(one.shape[0], -1)))) for one in found))
+    def most(names: str, measure: Callable[[Any], jax.Array]) -> float:
+        found = [leaf for name, leaf in named.items() if re.search(names, name)]
+        return math.hypot(*(float(jnp.max(measure(one.reshape(one.shape[0], -1)))) for one in found))
 
-    def reach(x: jax.Array) -> jax.Array:
-        return jnp.abs(x) * math.sqrt(2 * x.shape[1])
-
-    read, normed = most(r"(ln_1|input_layernorm)\.", reach), most(r"[qk]_norm\.", reach)
+    size = heads_of(model.config)[2]
+    read = most(r"(ln_1|input_layernorm)\.", jnp.abs) * math.sqrt(2 * model.config.hidden_dim)
+    normed = most(r"[qk]_norm\.", jnp.abs) * math.sqrt(2 * size)
+    made = {found[1] for name in named if (found := re.search(r"([qk]_proj|c_attn)\.weight", name))}
+    if made not in ({"q_proj", "k_proj"}, {"c_attn"}) or not (read or normed):
+        return math.inf
     norm = partial(jnp.linalg.norm, axis=-1)
-    return (normed or read * most(r"([qk]_proj|c_attn)\.weight", norm) + most(r"(c_attn|[qk]_proj)\.bias", norm)) ** 2
+    most_of = normed or read * most(r"([qk]_proj|c_attn)\.weight", norm) + most(r"([qk]_proj|c_attn)\.bias", norm)
+    return most_of**2 / math.sqrt(size)
 
 
 def no_keys(config: Any, count: int, places: int) -> tuple[LayerCache, ...]:

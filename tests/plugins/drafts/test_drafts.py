@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import equinox as eqx
+import haliax as hax
 import jax
 import jax.numpy as jnp
 import jax.random as jrandom
@@ -14,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from haliax import Axis
+from levanter.adaptor.lora import LoraConfig, loraize
 from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.noise import gumbel
@@ -313,6 +316,37 @@ def test_a_model_that_was_made_so_does_not_read_what_it_is_claimed_to_say(recipe
     for claim in ((3,) * 6, (2,) * 6):
         assert claim != new and scorer.generate([Prompt((5, 6, 4), 6, never, said=claim)]) == [new]
     assert scorer.many is (recipe.arithmetic.profile == "exact")
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "qwen3"])
+def test_no_query_and_key_of_levanters_own_layers_reach_beyond_the_bound(kind: Architecture) -> None:
+    """Levanter's modules on states of any size, with weights, scales and biases drawn anew."""
+    model, draw = model_of(recipe_of(kind)), np.random.default_rng(7)
+    model = jax.tree.map(lambda x: x + 5 * draw.normal(size=x.shape) if eqx.is_inexact_array(x) else x, model)
+    stacked = model.transformer.blocks if kind == "gpt2" else model.transformer.layers
+    states = hax.named(
+        jnp.asarray(draw.normal(size=(500, 16)) * 100.0 ** draw.normal(size=(500, 1))), ("many", "embed")
+    )
+    reached = 0.0
+    for layer in stacked.unstacked():
+        if kind == "gpt2":
+            joined = layer.attn.c_attn(layer.ln_1(states))
+            queries, keys = joined["qkv", 0], joined["qkv", 1]
+        else:
+            attention, read = layer.self_attn, layer.input_layernorm(states)
+            queries, keys = attention.q_proj(read), attention.k_proj(read)
+            if kind == "qwen3":
+                queries, keys = attention.q_norm(queries), attention.k_norm(keys)
+        longest = [float(hax.max(hax.sum(one * one, "head_size"))) ** 0.5 for one in (queries, keys)]
+        reached = max(reached, longest[0] * longest[1] / 8**0.5)
+    assert 0 < reached <= greatest_logit(model) < 1e4 * reached
+
+
+def test_of_layers_that_something_else_makes_nothing_is_known() -> None:
+    """Adapters, say: what they add is not in the weights."""
+    config = LoraConfig(target_modules=["q_proj"], r=2)
+    adapted = loraize(model_of(recipe_of()), config, jrandom.PRNGKey(0))
+    assert greatest_logit(adapted) == math.inf and greatest_logit(model_of(recipe_of())) < FAR
 
 
 def test_no_model_that_was_trained_is_near_that() -> None:

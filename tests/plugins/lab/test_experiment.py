@@ -137,7 +137,7 @@ def test_a_comparison_calls_registered_what_was_registered_and_the_rest_explorat
     assert [f"<h2>{line[:1].upper()}{line[1:]}</h2>" in page for line in against] == [True] * len(against)
     assert against == [
         *["against base, registered and confirmatory: registered at event 0, before the runs"] * any(told.values()),
-        f"against {found['baseline']}, exploratory: {'registered by nobody' if any(told.values()) else found['because']}",
+        f"against {found['baseline']}, exploratory: {'not registered' if any(told.values()) else found['because']}",
     ]
 
 

@@ -116,12 +116,12 @@ def printable_differences(found: Compared) -> list[Comparison]:
 
 
 def difference_tables(found: Compared) -> list[tuple[str, list[list[str]]]]:
-    """What each table of differences is of, and its rows: the tests that were registered, and those that nobody registered."""
+    """What each table of differences is of, and its rows: the tests that were registered, and those that were not."""
     told = printable_differences(found)
     asked = [item for item in told if (item.metric, item.arm) in found.registered]
     rest = [item for item in told if item not in asked]
     title, why = f"against {found.baseline}", f"{found.verdict}: {found.because}"
-    tables = [(f"{title}, registered and {why}", asked), (f"{title}, exploratory: registered by nobody", rest)]
+    tables = [(f"{title}, registered and {why}", asked), (f"{title}, exploratory: not registered", rest)]
     if not asked:
         tables = [(f"{title}, {why}", rest)]
     return [(of, [_difference_row(found, item) for item in items]) for of, items in tables if items]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -114,10 +113,11 @@ def greatest_logit(model: Any) -> float:
     """What no logit of attention exceeds in magnitude, from the norms of what makes queries and keys; infinity where something
     else makes them. Levanter has -1e9 for a position that is not to be seen: where all others are less, what comes later has the
     weight, and a model could be made to read there what it is claimed to say. (The first axis is that of layers.)"""
+    lengths = partial(jnp.linalg.norm, axis=-1)
     leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array))
     named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
-    def most(names: str, measure: Callable[[Any], jax.Array]) -> float:
+    def most(names: str, measure: Any = lengths) -> float:
         found = [leaf for name, leaf in named.items() if re.search(names, name)]
         return math.hypot(*(float(jnp.max(measure(one.reshape(one.shape[0], -1)))) for one in found))
 
@@ -127,9 +127,8 @@ def greatest_logit(model: Any) -> float:
     made = {found[1] for name in named if (found := re.search(r"([qk]_proj|c_attn)\.weight", name))}
     if made not in ({"q_proj", "k_proj"}, {"c_attn"}) or not (read or normed):
         return math.inf
-    norm = partial(jnp.linalg.norm, axis=-1)
-    most_of = normed or read * most(r"([qk]_proj|c_attn)\.weight", norm) + most(r"([qk]_proj|c_attn)\.bias", norm)
-    return most_of**2 / math.sqrt(size)
+    longest = normed or read * most(r"([qk]_proj|c_attn)\.weight") + most(r"([qk]_proj|c_attn)\.bias")
+    return longest**2 / math.sqrt(size)
 
 
 def no_keys(config: Any, count: int, places: int) -> tuple[LayerCache, ...]:

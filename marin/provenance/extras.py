@@ -15,7 +15,7 @@ from marin.errors import NotInstalled
 from marin.provenance.plugins import DISTRIBUTION
 
 PLUGINS = "marin.plugins."
-DRAWING = ("networkx", "mpld3", "matplotlib", "tokenizers", "jax", "scipy")
+DRAWING = ("mpld3", "matplotlib", "tokenizers", "jax", "scipy")
 """What the data browser and the site are drawn with."""
 WITH = dict.fromkeys(("fastapi", "sqlalchemy", "starlette", "uvicorn"), "mlflow") | {
     "huggingface_hub": "transformers",

@@ -35,6 +35,8 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
         MissingEvidence: the run has no such page.
     """
     loaded, origin = load_named(root.history(), run), root.verifier.name
+    if inspector is not None and "tokens" in loaded.steps:
+        inspector.begin()  # a run's page of lineage comes after others
     match name:
         case "loss.png":
             return _curve(loaded)
@@ -58,14 +60,12 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
             from marin.reporting.runs.order import order_page
 
             return order_page(loaded, origin)
-        case "verification.html":
-            from marin.reporting.verification.recorded import verification_page  # here: the replay's own classes
+        case "verification.html" | "verification.png":
+            from marin.reporting.verification import recorded  # here: the replay's own classes
 
-            return verification_page(root, run, preview)
-        case "verification.png":
-            from marin.reporting.verification.recorded import verification_picture
-
-            return verification_picture(root, run)
+            if name.endswith("png"):
+                return recorded.verification_picture(root, run)
+            return recorded.verification_page(root, run, preview)
     raise MissingEvidence(
         "the run has no such page",
         where=f"run {run}: {name}",

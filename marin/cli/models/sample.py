@@ -51,14 +51,6 @@ def sample(options: SampleOptions) -> None:
     asked, heat = options.prompt, options.temperature
     text = continued(view, programs, tokenizer, asked, max_tokens=options.tokens, temperature=heat, seed=options.seed)
     if options.as_json:
-        print_json(
-            {
-                "run": view.run,
-                "prompt": options.prompt,
-                "seed": options.seed,
-                "temperature": options.temperature,
-                "text": text,
-            }
-        )
-        return
-    say(text)
+        print_json({"run": view.run, "prompt": asked, "seed": options.seed, "temperature": heat, "text": text})
+    else:
+        say(text)

@@ -2,7 +2,7 @@
 
 A node is what a step made, by content, with the executions that made it: what two runs share is one node, so that an
 experiment of many runs is one graph from raw data to models. What nobody here made, and a step that made nothing (yet),
-are nodes too. Layers are networkx's topological generations; within a layer nodes are ordered by the middle of their
+are nodes too. Layers are the topological generations; within a layer nodes are ordered by the middle of their
 neighbours (Sugiyama's barycentre method), a few sweeps up and down.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
 
 from marin.history.run import Run, StepState
 from marin.process.text import number_text, short
@@ -146,26 +147,31 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
 
 def layers(graph: LineageGraph) -> list[list[str]]:
     """The nodes by layer, each layer in the order in which it is drawn."""
-    # Here: networkx takes a quarter of a second, which only a drawing needs.
-    import networkx
-
-    drawn: Any = networkx.DiGraph()
-    drawn.add_nodes_from(graph.nodes)
-    drawn.add_edges_from(graph.edges)
-    while not networkx.is_directed_acyclic_graph(drawn):  # the same bytes made twice on one way: cut where it closes
-        drawn.remove_edge(*list(networkx.find_cycle(drawn))[-1][:2])
-    rows = [
-        sorted(layer, key=list(graph.nodes).index if len(graph.nodes) < 300 else str)
-        for layer in networkx.topological_generations(drawn)
-    ]
+    before, after = ({key: list[str]() for key in graph.nodes} for _ in range(2))
+    for start, end in graph.edges:
+        before[end].append(start)
+        after[start].append(end)
+    while True:
+        sorter = TopologicalSorter(before)
+        try:
+            sorter.prepare()
+            break
+        except CycleError as error:  # the same bytes made twice on one way: cut where it closes
+            start, end = error.args[1][-2:]
+            before[end].remove(start)
+            after[start].remove(end)
+    rows: list[list[str]] = []
+    while ready := sorter.get_ready():
+        rows.append(sorted(ready, key=list(graph.nodes).index if len(graph.nodes) < 300 else str))
+        sorter.done(*ready)
     for sweep in range(SWEEPS):
         order = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
-        near = drawn.predecessors if sweep % 2 == 0 else drawn.successors
+        near = before if sweep % 2 == 0 else after
         place = {key: position for row in rows for position, key in enumerate(row)}
         for layer in order:
 
             def middle(key: str) -> float:
-                known = [place[other] for other in near(key)]  # noqa: B023 - called in this round
+                known = [place[other] for other in near[key]]  # noqa: B023 - called in this round
                 return sum(known) / len(known) if known else float(place[key])  # noqa: B023
 
             rows[layer].sort(key=middle)

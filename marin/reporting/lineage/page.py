@@ -3,7 +3,7 @@ data.
 
 One file that can be mailed: nothing is loaded, and two scripts are in it, named by their digests in the page's policy:
 d3 (d3js.org), out of the installed package that carries it, and ``browser.js``, which moves, scales, filters and lights
-the graph with it. The graph itself is laid out by networkx and written as SVG, so the page reads without scripts, on
+the graph with it. The graph itself is laid out in layers and written as SVG, so the page reads without scripts, on
 paper and to a screen reader: every node is a link to its panel.
 """
 

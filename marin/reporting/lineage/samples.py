@@ -75,8 +75,8 @@ class Samples:
 
 
 class Inspector(AbstractContextManager["Inspector"]):
-    """A process that finds again what train steps saw, started with the first question and ended with this context: it takes
-    jax, whose import is most of what one answer costs."""
+    """A process that finds again what train steps saw, started with the first question, or before, and ended with this context:
+    it takes jax, whose import is most of what one answer costs."""
 
     COMMAND = (sys.executable, "-m", "marin.training.inspection.answers")
 
@@ -98,6 +98,13 @@ class Inspector(AbstractContextManager["Inspector"]):
             self._process.communicate()
             self._process = None
 
+    def begin(self) -> subprocess.Popen[bytes]:
+        """The process, which imports what it needs while nobody waits for it."""
+        if self._process is None:
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(self.COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        return self._process
+
     def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
         """What the ``steps`` of a run with this recipe saw, whose train split's token cache lies in ``cache``, as
         :mod:`marin.training.inspection.answers` says it.
@@ -106,14 +113,11 @@ class Inspector(AbstractContextManager["Inspector"]):
             ValueError: they could not be found, for the reason that it says.
             CancelledError: :meth:`stop` was called. No page is drawn without an answer then.
         """
-        if self._process is None:
-            self._process = subprocess.Popen(
-                self.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
+        process = self.begin()
         if self._stopped:  # looked at when there is a process: one that stops it now finds it
             self.__exit__()
             raise CancelledError
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin, stdout = process.stdin, process.stdout
         assert stdin is not None and stdout is not None
         try:
             stdin.write(json.dumps({"recipe": recipe, "cache": str(cache), "steps": [*steps]}).encode() + b"\n")

@@ -3,6 +3,7 @@ cache with pyarrow and pandas behind it. For processes that end with their answe
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,19 +12,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-OF_MODELS = (
-    "aiobotocore",
-    "aiohttp",
-    "botocore",
-    "finestore.cache",
-    "git",
-    "google.api_core",
-    "google.cloud.storage",
-    "huggingface_hub",
-    "s3fs",
-    "transformers",
-    "wandb",
-)
+_REMOTE = "aiobotocore", "aiohttp", "botocore", "git", "google.api_core", "google.cloud.storage", "requests", "s3fs"
+_FRAMEWORKS = "aqt", "huggingface_hub", "optax.contrib", "tqdm_loggable", "transformers", "wandb"
+OF_MODELS = *_REMOTE, *_FRAMEWORKS, "finestore.cache"
+ABSENT = ("etils",)
+"""What jax takes for paths of buckets where it is there."""
 
 
 class _Name(type):
@@ -55,6 +48,8 @@ class _StandIns(MetaPathFinder, Loader):
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """A package without a file."""
+        if fullname in ABSENT:
+            raise ModuleNotFoundError(fullname)
         mine = any(fullname == name or fullname.startswith(f"{name}.") for name in self._names)
         return ModuleSpec(fullname, self, is_package=True) if mine else None
 
@@ -70,9 +65,12 @@ def unused_imports() -> Iterator[None]:
     """While this lasts :data:`OF_MODELS` are stand-ins, where they are not imported yet."""
     stand_ins = _StandIns([name for name in OF_MODELS if name not in sys.modules])
     sys.meta_path.insert(0, stand_ins)
+    gc.disable()
     try:
         yield
     finally:
+        gc.freeze()  # the collector finds nothing in hundreds of thousands of classes and functions
+        gc.enable()
         sys.meta_path.remove(stand_ins)
         for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
             del sys.modules[name]

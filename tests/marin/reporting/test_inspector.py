@@ -37,3 +37,11 @@ def test_an_answer_is_read_whatever_number_its_pipe_has(many_files: None, monkey
     monkeypatch.setattr(Inspector, "COMMAND", (sys.executable, "-c", ANSWERS))
     with Inspector() as inspector:
         assert inspector.ask({}, Path("cache"), [0]) == [1]
+
+
+def test_its_process_begins_before_the_first_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Inspector, "COMMAND", (sys.executable, "-c", ANSWERS))
+    with Inspector() as inspector:
+        process = inspector.begin()
+        assert inspector.begin() is process and inspector.ask({}, Path("cache"), [0]) == [1]
+    assert process.returncode is not None, "it ends with the context, asked or not"

@@ -21,7 +21,7 @@ from ledger import Malformed, Signer, VerifierKey, canonical_digest, digest_byte
 from marin.record.attestation import PAGES, attestation, attested
 
 PREDICATE = "urn:marin:pages:v1"
-LIBRARIES = ("jinja2", "markupsafe", "matplotlib", "mpld3", "networkx", "numpy", "pillow", "tokenizers", "jax", "scipy")
+LIBRARIES = ("jinja2", "markupsafe", "matplotlib", "mpld3", "numpy", "pillow", "tokenizers", "jax", "scipy")
 """What pages are drawn with besides: another version may draw them otherwise."""
 NOBODY = ""
 """What drew a page that may come out otherwise here too, since something that it asks had no answer in time."""

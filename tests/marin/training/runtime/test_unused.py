@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import ModuleType
 
@@ -53,3 +54,19 @@ def test_what_is_imported_already_stays(monkeypatch: pytest.MonkeyPatch) -> None
     with unused_imports():
         assert sys.modules["wandb"] is mine
     assert sys.modules["wandb"] is mine
+
+
+def test_the_collector_waits_and_leaves_alone_what_was_imported() -> None:
+    try:
+        with unused_imports():
+            assert not gc.isenabled()
+        assert gc.isenabled() and gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
+def test_what_jax_need_not_have_is_absent_while_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "etils", raising=False)
+    with unused_imports(), pytest.raises(ModuleNotFoundError, match="etils"):
+        __import__("etils.epath")
+    assert __import__("etils").__file__

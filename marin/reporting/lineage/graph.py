@@ -49,19 +49,18 @@ class LineageGraph:
     def before_and_after(self, keys: Iterable[str]) -> LineageGraph:
         """The part that led to these nodes or follows from them."""
         named = list(keys)
-        wanted = self._reached(named, dict(self._pairs(back=True))) | self._reached(
-            named, dict(self._pairs(back=False))
-        )
+        wanted = self._reached(named, self.neighbours(back=True)) | self._reached(named, self.neighbours(back=False))
         return LineageGraph(
             {key: node for key, node in self.nodes.items() if key in wanted},
             {edge: None for edge in self.edges if wanted.issuperset(edge)},
         )
 
-    def _pairs(self, *, back: bool) -> list[tuple[str, list[str]]]:
+    def neighbours(self, *, back: bool) -> dict[str, list[str]]:
+        """What leads to each node, or follows from it, where there is any."""
         found: dict[str, list[str]] = {}
         for source, target in self.edges:
             found.setdefault(target if back else source, []).append(source if back else target)
-        return list(found.items())
+        return found
 
     @staticmethod
     def _reached(keys: Iterable[str], neighbours: Mapping[str, list[str]]) -> set[str]:
@@ -147,12 +146,9 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
 
 def layers(graph: LineageGraph) -> list[list[str]]:
     """The nodes by layer, each layer in the order in which it is drawn."""
-    before, after = ({key: list[str]() for key in graph.nodes} for _ in range(2))
-    for start, end in graph.edges:
-        before[end].append(start)
-        after[start].append(end)
+    before, after = (graph.neighbours(back=back) for back in (True, False))
     while True:
-        sorter = TopologicalSorter(before)
+        sorter = TopologicalSorter({key: before.get(key, ()) for key in graph.nodes})
         try:
             sorter.prepare()
             break
@@ -171,7 +167,7 @@ def layers(graph: LineageGraph) -> list[list[str]]:
         for layer in order:
 
             def middle(key: str) -> float:
-                known = [place[other] for other in near[key]]  # noqa: B023 - called in this round
+                known = [place[other] for other in near.get(key, ())]  # noqa: B023 - called in this round
                 return sum(known) / len(known) if known else float(place[key])  # noqa: B023
 
             rows[layer].sort(key=middle)

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -66,9 +67,12 @@ def unused_imports() -> Iterator[None]:
     stand_ins = _StandIns([name for name in OF_MODELS if name not in sys.modules])
     sys.meta_path.insert(0, stand_ins)
     gc.disable()
+    read = metadata.distributions
+    setattr(metadata, "distributions", lambda **_: iter(()))  # noqa: B010 - jax parses what each says, to find ROCm's plugin
     try:
         yield
     finally:
+        setattr(metadata, "distributions", read)  # noqa: B010
         gc.freeze()  # the collector finds nothing in hundreds of thousands of classes and functions
         gc.enable()
         sys.meta_path.remove(stand_ins)

@@ -5,9 +5,9 @@
 The root is build/census/root, made where it is not there. A cell that it has is not executed again, but with `--again`, and
 the newest that is complete counts. A changed training, or another kind of processor, is another cell. `--only` and `--changes`
 take beginnings of names. The other three execute nothing: `--verify` has `marin verify` judge the record and the artifacts of
-each cell of the root, which then has the verdicts; `--compare` says which cells of the root, made on this kind of processor,
-are other than docs/census.md has them;
-`--page` writes the table and the picture of docs/census.md from what the root has, and leaves the other cells as they are there.
+each cell of the root, which then has the verdicts (one that has them is judged again with `--again`); `--compare` says which
+cells of the root, made on this kind of processor, are other than docs/census.md has them; `--page` writes the table and the
+picture of docs/census.md from what the root has, and leaves the other cells as they are there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.census.cell import execute, key_of
 from bench.census.changes import AS_IS, CHANGES
 from bench.census.environments import BUILD
 from bench.census.judge import judge
-from bench.census.runs import all_recorded, verify
+from bench.census.runs import all_recorded, is_verified, verify
 from bench.census.table import TRAININGS
 from marin.record.root import Root, open_root
 
@@ -60,7 +60,7 @@ def main() -> None:
     if options.verify:
         broken = 0
         for one in known.values():
-            wrong = verify(root, one)
+            wrong = "" if is_verified(root, one) and not options.again else verify(root, one)
             broken += bool(wrong)
             say(f"{one.training:22} {one.change:16} {one.run} {wrong or 'verified'}")
         say(f"{len(known)} cells, {len(known) - broken} verified")

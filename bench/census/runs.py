@@ -111,3 +111,9 @@ def verify(root: Root, cell: Recorded) -> str:
     wrong. A training is executed by its change "repeated" alone, so no verdict is asked for that would execute it."""
     report = marin.open(root.location).run(cell.run).verify(only=WITHOUT_EXECUTION)
     return "; ".join(f"{name} {report.verdicts[name]}" for name in WITHOUT_EXECUTION if report.verdicts[name] != "PASS")
+
+
+def is_verified(root: Root, cell: Recorded) -> bool:
+    """Whether the root has both verdicts of :func:`verify` already, and both are PASS."""
+    verdict = load(root.history(), cell.run).verdict
+    return all(verdict.get(name) == "PASS" for name in WITHOUT_EXECUTION)

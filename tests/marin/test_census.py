@@ -17,7 +17,7 @@ from bench.census.cell import applied, error_of, key_of, record
 from bench.census.changes import AS_IS, CHANGES
 from bench.census.journal import HALF, STEPS, Journal, Setting
 from bench.census.judge import CellResult, distance, judge
-from bench.census.runs import Recorded, all_recorded, verify
+from bench.census.runs import Recorded, all_recorded, is_verified, verify
 from bench.census.table import TRAININGS
 from marin.provenance.processor import parse_cpuinfo
 from marin.record.root import Root, open_root
@@ -135,7 +135,9 @@ def test_a_resumed_journal_is_that_of_one_process(root: Root, tmp_path: Path) ->
 def test_each_cell_is_verified_and_a_changed_tensor_is_found(root: Root, tmp_path: Path) -> None:
     reference = recorded(root, trained(tmp_path / "as-it-is"))
     cell = recorded(root, trained(tmp_path / "bit", last_bit), reference)
+    assert not is_verified(root, cell)
     assert verify(root, reference) == verify(root, cell) == ""
+    assert is_verified(root, cell)
     (entry,) = [each for each in root.store().manifest(cell.tensors) if each.path == "007.npz"]
     stored = next(Path(root.location, "store").rglob(f"*{entry.digest.removeprefix('sha256:')[4:]}"))
     stored.chmod(0o644)
@@ -143,6 +145,7 @@ def test_each_cell_is_verified_and_a_changed_tensor_is_found(root: Root, tmp_pat
     whole[len(whole) // 2] ^= 1
     stored.write_bytes(whole)
     assert "artifacts FAIL" in verify(root, cell) and verify(root, reference) == ""
+    assert is_verified(root, reference) and not is_verified(root, cell)
 
 
 def test_the_training_as_it_is_keeps_all_its_tensors_and_a_change_two_steps(root: Root, tmp_path: Path) -> None:

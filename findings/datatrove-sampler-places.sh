@@ -15,7 +15,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/datatrove-sampler-places.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "datatrove==$version" "orjson==3.13.0" >&2
+    "datatrove==$version" "orjson==3.13.0" "regex==2026.11.15" >&2
 cd "$folder"
 cat > main.py <<'PYTHON'
 import json

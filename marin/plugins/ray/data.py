@@ -1,7 +1,6 @@
 """Tasks as rows of a Ray data set: Ray Data gives them to warm workers, replaces those that die, and hands on what is ready.
 
-Tasks and answers are small; what they are about lies in files. Results come in the order in which they are ready, so nobody
-waits for the slowest, and a result can be recorded as soon as it is there.
+Tasks and answers are small; what they are about lies in files. Each result comes, and can be recorded, as soon as it is there.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers:
     """
     with connect(None, cpus=max(workers, 2)) as ray:
         ray_data = import_data()
-        context = ray_data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.execution_options.preserve_order = False
+        context = ray_data.DataContext.get_current().copy()  # the program may have data sets of its own
+        context.enable_progress_bars = context.execution_options.preserve_order = False
+        context.max_errored_blocks = 0  # any other number leaves out tasks that failed, without a word
         rows = [{"number": number, "task": task} for number, task in enumerate(tasks)]
-        data = ray_data.from_items(rows, override_num_blocks=len(rows)).map(
-            _Worker,
-            fn_constructor_args=(start, setup, software()),
-            compute=ray_data.ActorPoolStrategy(size=max(1, min(workers, len(tasks)))),
-            num_cpus=1,
-        )
+        with ray_data.DataContext.current(context):
+            data = ray_data.from_items(rows, override_num_blocks=len(rows)).map(
+                _Worker,
+                fn_constructor_args=(start, setup, software()),
+                compute=ray_data.ActorPoolStrategy(size=max(1, min(workers, len(tasks)))),
+                num_cpus=1,
+            )
         try:
             for row in data.iter_rows():
                 if row["error"]:

@@ -65,6 +65,8 @@ class Work:
         if job["die"] == "always" or (job["die"] == "once" and not (self.folder / f"died-{job['number']}").exists()):
             (self.folder / f"died-{job['number']}").touch()
             os._exit(9)
+        if job["die"] == "fails":
+            raise ZeroDivisionError("by nothing")
         return json.dumps([job["number"], os.getpid(), os.environ.get("CONTRACT"), os.environ.get("RAY_AUTH_MODE")]).encode()
 
 def start(setup):
@@ -133,6 +135,7 @@ import contextlib, json, os, pathlib
 import warm
 from ledger import Unavailable
 from marin.plugins.ray.cluster import descendants
+from marin.plugins.ray.data import execute_by_data, import_data
 from marin.plugins.ray.pool import RayRunner
 
 def listening():
@@ -161,6 +164,17 @@ def tasks(folder):
         run("dies always", "no", "always")
     except Unavailable as error:
         report["failure"] = str(error)
+
+    context = import_data().DataContext.get_current()
+    context.max_errored_blocks, context.execution_options.preserve_order = -1, True  # this program's, for data sets of its own
+    for name, deaths in (("by data", ("no", "once", "no")), ("by data, one fails", ("no", "fails", "no"))):
+        (folder / name).mkdir()
+        asked = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
+        try:
+            report[name] = sorted(number for number, _ in execute_by_data(warm.start, str(folder / name).encode(), asked, 2))
+        except Unavailable as error:
+            report[name] = str(error)
+    report["context"] = [context.max_errored_blocks, context.execution_options.preserve_order]
     return report | {"addresses": sorted(addresses)}
 """
 

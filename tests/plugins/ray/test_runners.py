@@ -66,6 +66,17 @@ def test_a_task_that_kills_every_worker_is_given_up_and_nothing_is_left(tasks_re
     assert tasks_report["left"] == []
 
 
+@pytest.mark.long(together="jobs on Ray")
+def test_ray_data_leaves_no_task_out_whatever_the_program_allows_its_own_data_sets(
+    tasks_report: dict[str, Any],
+) -> None:
+    assert tasks_report["by data"] == [0, 1, 2]
+    assert "cannot go on" in str(tasks_report["by data, one fails"]), (
+        "Ray Data would give the answers of the other blocks"
+    )
+    assert tasks_report["context"] == [-1, True], "and these stay the program's"
+
+
 def test_a_kept_ray_is_begun_when_it_is_wanted_and_ended_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 

@@ -424,20 +424,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
 
 FOLLOWER = ("marin.judges", "follow")
 """The plugin that follows a run."""
-FOLLOWED_WITHOUT = (
-    "sample",
-    "steps",
-    "since",
-    "screen",
-    "explain",
-    "settings",
-    "by",
-    "bundle",
-    "dossier",
-    "unlearning",
-    "at_commit",
-    "no_record",
-)
+PARTIAL_WORDS = ("sample", "steps", "since", "screen", "explain", "settings")
+FOLLOWED_WITHOUT = (*PARTIAL_WORDS, "by", "bundle", "dossier", "unlearning", "at_commit", "no_record")
 """Options that a follower has no use for: it judges everything, in order, and records it."""
 
 

@@ -104,8 +104,7 @@ def print_compared(found: Compared) -> None:
         say_folded(said)
     if any(told.n > 1 for group in found.groups for told in group.summaries.values()):
         say(text.SPREAD, err=True)
-    tables = text.difference_tables(found)
-    if not tables:
+    if not (tables := text.difference_tables(found)):
         say_folded(f"{found.verdict}: {found.because}")
     for of, rows in tables:
         say()

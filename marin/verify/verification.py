@@ -187,7 +187,7 @@ class Verification:
             ledger.Refused: what fails in the copy says nothing of the log itself, such as damaged bytes.
         """
         about, into = report.as_json()["log_checkpoint"], own or self.root
-        words = {name: verdict.outcome for name, verdict in report.verdicts.items()}
+        words: dict[str, str] = {name: verdict.outcome for name, verdict in report.verdicts.items()}
         if into.absolute != self.root.absolute and into.verifier.name == about["origin"]:
             about[COPY] = self.root.location
             if "FAIL" in words.values() and not of_the_log(words, about):

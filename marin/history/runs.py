@@ -78,7 +78,7 @@ def pick(known: Sequence[str], name: str) -> str:
             where=name,
             expected="a run in this root",
             found="an empty ledger",
-            cure="make one with `dvc repro`",
+            cure="make one with `marin train` or `dvc repro`",
         )
     if name == LATEST:
         return known[-1]

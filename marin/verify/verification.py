@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ledger import LedgerError, LogReader, VerifierKey, check, parse_time
+from ledger import LedgerError, LogReader, Refused, VerifierKey, check, parse_time
 from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import NotInstalled, UsageError
@@ -181,13 +181,26 @@ class Verification:
 
     def record(self, report: Report, own: Root | None = None) -> Report:
         """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index. Those on
-        a copy of that log in another place are recorded as such, with the place."""
+        a copy of that log in another place are recorded as such, with the place.
+
+        Raises:
+            ledger.Refused: what fails in the copy says nothing of the log itself, such as damaged bytes.
+        """
         about, into = report.as_json()["log_checkpoint"], own or self.root
+        words: dict[str, str] = {name: verdict.outcome for name, verdict in report.verdicts.items()}
         if into.absolute != self.root.absolute and into.verifier.name == about["origin"]:
             about[COPY] = self.root.location
+            if "FAIL" in words.values() and not of_the_log(words, about):
+                raise Refused(
+                    "what fails is this copy's own, and no fault of the log that it is a copy of",
+                    where=self.root.location,
+                    found=f"FAIL of {', '.join(name for name in words if words[name] == 'FAIL')}",
+                    expected=f"what would fail in {into.location} too",
+                    cure="mend the copy, or verify the log itself",
+                )
         body = ReplayCompleted(
             run=report.run,
-            verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
+            verdicts=words,
             training={**report.as_json()["training"], "segments_taken": report.training.segments_taken},
             first_divergence=report.first_divergence(),
             log_checkpoint=about,

@@ -145,7 +145,7 @@ def _runs(root: Root, catalog: Catalog, listing: LsOptions) -> None:
         return
     rows = [_with_reward(root, row) if row.recipe.get("objective") else row for row in _with_signs(root, rows)]
     columns, expendable, rest = _columns(table, rows, listing.columns)
-    none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `dvc repro` makes one"
+    none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `marin train` makes one"
     print_table(
         [column.title for column in columns],
         [[column.text(row) for column in columns] for row in rows],

@@ -403,7 +403,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     ):  # one for data and training
         report = verification.report(wanted)
         shown = judged_pages(verification, place.page) if pages else None
-        report = replace(report, remarks=(*remarks, *report.remarks), pages=shown)
+        unseen = ("the page at this address was not looked at: --only pages does",) if place.page and not pages else ()
+        report = replace(report, remarks=(*remarks, *unseen, *report.remarks), pages=shown)
         if options.explain:
             report = verification.explain(report, chosen, covered)
     if own is None and not options.no_record:
@@ -424,20 +425,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
 
 FOLLOWER = ("marin.judges", "follow")
 """The plugin that follows a run."""
-FOLLOWED_WITHOUT = (
-    "sample",
-    "steps",
-    "since",
-    "screen",
-    "explain",
-    "settings",
-    "by",
-    "bundle",
-    "dossier",
-    "unlearning",
-    "at_commit",
-    "no_record",
-)
+PARTIAL_WORDS = ("sample", "steps", "since", "screen", "explain", "settings")
+FOLLOWED_WITHOUT = (*PARTIAL_WORDS, "by", "bundle", "dossier", "unlearning", "at_commit", "no_record")
 """Options that a follower has no use for: it judges everything, in order, and records it."""
 
 

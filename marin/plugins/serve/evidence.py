@@ -57,15 +57,7 @@ def read_answer(content: bytes, where: str) -> tuple[Evidence, dict[str, Any]]:
             said = msgspec.json.decode(content)
         said = said.get("response", said)
         return msgspec.convert(said["marin"], Evidence), said
-    except (
-        msgspec.DecodeError,
-        msgspec.ValidationError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (msgspec.DecodeError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             "not an answer of `marin serve`",
             where=where,

@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 
 import marin
+from marin.errors import NotInstalled
+from marin.plugins.mlflow.plugins import registry_store, tracking_store
 from marin.provenance import extras
 from marin.provenance.plugins import DISTRIBUTION
 
@@ -46,6 +48,14 @@ def test_a_distribution_that_stands_in_for_one_of_an_extra_is_no_defect(monkeypa
     )
     other = failing("mlflow.store", ImportError("cannot import name 'x' from 'mlflow.store'"))
     assert extras.not_installed(other) is not None
+
+
+def test_mlflows_client_is_told_too_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With mlflow-skinny alone ``mlflow.set_tracking_uri("marin://")`` ended in sqlalchemy's ModuleNotFoundError."""
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    for store in (tracking_store, registry_store):
+        with pytest.raises(NotInstalled, match="sqlalchemy: expected the extra mlflow"):
+            store("marin://")
 
 
 def test_an_import_that_fails_in_our_own_files_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,15 @@ def test_json_has_every_number_and_the_test_that_the_registered_ones_have(marin:
     assert worse["difference"] == pytest.approx(0.325) and worse["interval"][0] <= 0.325 <= worse["interval"][1]
 
 
+def test_what_the_numbers_are_worth_is_said_where_no_difference_is_shown(marin: Marin, root: Path) -> None:
+    """Of more than eight groups of one run each nothing can be tested, and no title of a table says so."""
+    for number in range(1, 10):
+        record(number / 1000, 1, 3.0 + number / 10)
+    lines = marin("compare", "--filter", "learning_rate < 1").out.splitlines()
+    assert not any(line.startswith("against ") for line in lines)
+    assert "exploratory: nothing of this was registered before the runs" in lines
+
+
 def test_runs_without_a_seed_are_no_pairs(marin: Marin, root: Path) -> None:
     """Loops of one's own may name none, and the first of one group has nothing to do with the first of another."""
     for rate, losses in ((0.003, (3.5, 3.4, 3.6, 3.2)), (0.02, (3.3, 3.35, 3.1, 3.2))):

@@ -104,7 +104,9 @@ def print_compared(found: Compared) -> None:
         say_folded(said)
     if any(told.n > 1 for group in found.groups for told in group.summaries.values()):
         say(text.SPREAD, err=True)
-    for of, rows in text.difference_tables(found):
+    if not (tables := text.difference_tables(found)):
+        say_folded(f"{found.verdict}: {found.because}")
+    for of, rows in tables:
         say()
         say_folded(of)
         print_table(text.DIFFERENCES, rows, empty="", expendable=("test", "p", "95% interval"))

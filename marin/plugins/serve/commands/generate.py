@@ -104,10 +104,9 @@ def generate(options: GenerateOptions) -> None:
     subject, scorer = model_of(options.run, options.step, importing=unused_imports)
     from marin.plugins.serve.commands import text
 
-    said = text.generate(
-        subject, scorer, options.prompt, limit=options.max_tokens, temperature=options.temperature, seed=options.seed
-    )
-    if not options.as_json:
+    limit, heat, seed, as_json = options.max_tokens, options.temperature, options.seed, options.as_json
+    said = text.generate(subject, scorer, options.prompt, limit=limit, temperature=heat, seed=seed, logprobs=as_json)
+    if not as_json:
         say(*said.text.split("\n"))
         return
     print_json(
@@ -118,8 +117,8 @@ def generate(options: GenerateOptions) -> None:
             "text": said.text,
             "tokens": list(said.tokens),
             "logprobs": list(said.logprobs),
-            "temperature": options.temperature,
-            "seed": options.seed,
+            "temperature": heat,
+            "seed": seed,
         }
     )
 

@@ -11,14 +11,16 @@ from marin.evaluation.subject import Subject
 
 @dataclass(frozen=True)
 class Generated:
-    """New tokens, their text, and the natural logarithms of their probabilities (float32, at temperature 1)."""
+    """New tokens, their text, and, where asked for, the natural logarithms of their probabilities (float32, at temperature 1)."""
 
     text: str
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
 
 
-def generate(subject: Subject, scorer: Scorer, text: str, *, limit: int, temperature: float, seed: int) -> Generated:
+def generate(
+    subject: Subject, scorer: Scorer, text: str, *, limit: int, temperature: float, seed: int, logprobs: bool = True
+) -> Generated:
     """What the model says after an end of text and ``text``.
 
     Raises:
@@ -34,7 +36,6 @@ def generate(subject: Subject, scorer: Scorer, text: str, *, limit: int, tempera
             found=str(len(begun) - 1),
             cure="shorten it",
         )
-    prompt = Prompt(begun, min(limit, room), lambda tokens: False, temperature, request_name(begun))
-    (new,) = scorer.generate([prompt], seed)
-    (scored,) = scorer.score([Row((*begun, *new), len(new))])
-    return Generated(subject.decode(new, begun), new, scored.logprobs)
+    (new,) = scorer.generate([Prompt(begun, min(limit, room), lambda _: False, temperature, request_name(begun))], seed)
+    scored = scorer.score([Row((*begun, *new), len(new))])[0].logprobs if logprobs else ()
+    return Generated(subject.decode(new, begun), new, scored)

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
 from ledger.audit.inventory import ENTRIES, Inventory, parse_tile_path
@@ -209,7 +211,9 @@ class _Audit:
         edge = self._decide_edge(checkpoint)
         self._pending(checkpoint, edge)
         for tile in self._files.left():
-            self._find("a file that belongs to no tile of this log", self._path(tile), found=f"width {tile.width}")
+            end = (tile.index * TILE_WIDTH + tile.width) * TILE_WIDTH ** max(tile.level, 0)
+            if end <= self._size or not self._has_grown:
+                self._find("a file that belongs to no tile of this log", self._path(tile), found=f"width {tile.width}")
         if self._events is not None:
             self._findings += self._events.finish(self._entry_at)
         if self._beginning is not None and not self._findings:
@@ -220,6 +224,14 @@ class _Audit:
         return self._findings
 
     # Checkpoint and files
+
+    @cached_property
+    def _has_grown(self) -> bool:
+        """Whether somebody published more while this was read: what lies beyond the size that was read is the next audit's."""
+        with suppress(LedgerError):
+            now = self._storage.read(checkpoint_path(self._log))
+            return open_checkpoint(now, self._verifiers, origin=self.origin)[0].size > self._size
+        return False
 
     def _checkpoint(self) -> LogCheckpoint | None:
         path = checkpoint_path(self._log)
@@ -435,6 +447,8 @@ class _Audit:
                 self._report(error, name)
                 return
             if record.old_size != published.size + len(entries):
+                if self._has_grown:
+                    return
                 self._find("a record of the journal does not continue the log", name, found=f"size {record.old_size}")
                 return
             for entry in record.entries:

@@ -74,16 +74,8 @@ def generate(options: GenerateOptions) -> None:
       marin generate latest --prompts alpaca_eval.json --alpaca-eval outputs.json --max-tokens 512
       marin generate latest --helm scenario_state.json answered/scenario_state.json
     """
-    named = [
-        name
-        for name, value in (
-            ("--prompt", options.prompt),
-            ("--replay", options.replay),
-            ("--prompts", options.prompts),
-            ("--helm", options.helm),
-        )
-        if value is not None
-    ]
+    ways = {"prompt": options.prompt, "replay": options.replay, "prompts": options.prompts, "helm": options.helm}
+    named = [f"--{name}" for name, value in ways.items() if value is not None]
     if len(named) != 1 or (options.prompts is None) != (options.alpaca_eval is None):
         raise UsageError(
             "what to say is named once",
@@ -227,16 +219,8 @@ def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[TextRequest
 def _tell_file(out: Path, subject: Subject, said: Sequence[GeneratedText], options: GenerateOptions) -> None:
     cut = sum(one.lost > 0 for one in said)
     if options.as_json:
-        print_json(
-            {
-                "path": str(out),
-                "state": subject.state,
-                "outputs": len(said),
-                "truncated": cut,
-                "seed": options.seed,
-                "digest": digest_bytes(out.read_bytes()),
-            }
-        )
+        about = {"path": str(out), "state": subject.state, "outputs": len(said), "truncated": cut, "seed": options.seed}
+        print_json(about | {"digest": digest_bytes(out.read_bytes())})
     else:
         told = f"{several(len(said), 'outputs')} of state {subject.state}, {cut} prompts longer than the context"
         say(f"{out}: {told}; seed {options.seed}")

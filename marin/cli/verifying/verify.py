@@ -425,8 +425,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
 
 FOLLOWER = ("marin.judges", "follow")
 """The plugin that follows a run."""
-PARTIAL_WORDS = ("sample", "steps", "since", "screen", "explain", "settings")
-FOLLOWED_WITHOUT = (*PARTIAL_WORDS, "by", "bundle", "dossier", "unlearning", "at_commit", "no_record")
+PARTIAL_OPTIONS = ("sample", "steps", "since", "screen", "explain", "settings")
+FOLLOWED_WITHOUT = (*PARTIAL_OPTIONS, "by", "bundle", "dossier", "unlearning", "at_commit", "no_record")
 """Options that a follower has no use for: it judges everything, in order, and records it."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from types import ModuleType
 
@@ -70,3 +71,16 @@ def test_what_jax_need_not_have_is_absent_while_it_is_imported(monkeypatch: pyte
     with unused_imports(), pytest.raises(ModuleNotFoundError, match="etils"):
         __import__("etils.epath")
     assert __import__("etils").__file__
+
+
+IMPORTING = """
+from marin.training.runtime.unused import unused_imports
+with unused_imports():
+    import marin.evaluation.folder_subject, marin.evaluation.scoring, marin.evaluation.subject, marin.training.data
+from jax._src import xla_bridge
+assert not xla_bridge._backends
+"""
+
+
+def test_no_backend_of_jax_begins_while_its_plugins_are_out_of_sight() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTING], check=True, timeout=600)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import equinox as eqx
 import haliax as hax
@@ -45,6 +45,9 @@ from marin.training.model import attention_mask
 from marin.training.runtime.profile import exact_profile
 from marin.training.state import DATA, named_key
 from marin.training.step.contract import mesh_of
+
+if TYPE_CHECKING:
+    from marin.evaluation.programs import ProgramCache
 
 SHORTEST, SHORTEST_ALONE = 8, 16
 """Positions of the smallest program that scores, and of the smallest that continues, which goes from each to the next."""
@@ -161,12 +164,21 @@ class Scorer:
         model: parameters are used as they are (float32), whatever the training computed in.
         devices: how many execute side by side.
         ahead: how many sequences are handed to them, at least, before the first result is read.
+        programs: those of earlier processes, for answers that nobody records or judges.
 
     Raises:
         UsageError: there are not so many devices, or ``ahead`` is less than one.
     """
 
-    def __init__(self, model: LmHeadModel, recipe: Recipe, *, devices: int = 1, ahead: int = 16) -> None:
+    def __init__(
+        self,
+        model: LmHeadModel,
+        recipe: Recipe,
+        *,
+        devices: int = 1,
+        ahead: int = 16,
+        programs: ProgramCache | None = None,
+    ) -> None:
         if ahead < 1:
             raise UsageError(
                 "nothing can be scored at once", where="--batch-size", expected="1 or more", found=str(ahead)
@@ -176,6 +188,7 @@ class Scorer:
         self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
         arrays, self.static = eqx.partition(model, eqx.is_inexact_array)
         self.arrays = jax.device_put(arrays, whole)
+        self.programs = programs
         self._score = self.shared(self.scored_rows, 2)
         self.next_program = self.shared(self.next_tokens, 4)
         self.causal = has_causal_pass(recipe)
@@ -201,7 +214,7 @@ class Scorer:
         if not self.causal:
             return self
         other = copy(self)
-        other.causal, other.many, other.drafts = False, False, None
+        other.causal, other.many, other.drafts, other.programs = False, False, None, None
         other.next_program = other.shared(other.next_tokens, 4)
         return other
 
@@ -211,20 +224,27 @@ class Scorer:
         over = partial(jax.shard_map, mesh=self.mesh, check_vma=False, out_specs=P(DATA))
         specs = (P(), *(P(DATA) for _ in range(rows)))
         if self.recipe.arithmetic.profile != "exact":
-            return jax.jit(over(function, in_specs=specs))
-        made: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
+            return self._through_cache(function, jax.jit(over(function, in_specs=specs)))
         profile = exact_profile()
 
+        def fixed(zero: Any, arrays: Any, *given: jax.Array) -> Any:
+            one = [jax.ShapeDtypeStruct((x.shape[0] // self.devices, *x.shape[1:]), x.dtype) for x in given]
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
+            program = profile.fixed(function, shapes, *one, recipe=self.recipe)
+            return over(program, in_specs=(P(), *specs))(zero, arrays, *given)
+
+        program = self._through_cache(function, jax.jit(fixed))
+
         def exactly(arrays: Any, *given: jax.Array) -> Any:
-            shapes = tuple(x.shape for x in given)
             with jax.enable_x64(True):
-                if shapes not in made:
-                    one = [jax.ShapeDtypeStruct((x.shape[0] // self.devices, *x.shape[1:]), x.dtype) for x in given]
-                    program = profile.fixed(function, arrays, *one, recipe=self.recipe)
-                    made[shapes] = jax.jit(over(program, in_specs=(P(), *specs)))
-                return made[shapes](profile.zero(), arrays, *given)
+                return program(profile.zero(), arrays, *given)
 
         return exactly
+
+    def _through_cache(self, function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
+        """``traced`` of ``function``; where it is a method of this class, as a process before may have traced it."""
+        own = getattr(function, "__self__", None) is self
+        return self.programs.program(function.__name__, traced) if self.programs and own else traced
 
     # -- what is asked
 

@@ -14,7 +14,7 @@ from ledger import Store
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.process.arithmetic import apply
-from marin.process.cache import compilation_cache
+from marin.process.cache import compilation_cache, own_folder
 from marin.process.waiting import waiting
 from marin.provenance.extras import need
 from marin.recipe.schema import Execution
@@ -44,11 +44,12 @@ def trained(
 
 def speaker(view: Run, model: Any) -> Any:
     """The compiled programs of a model (:class:`marin.evaluation.scoring.Scorer`), to be kept for the next text."""
+    from marin.evaluation.programs import ProgramCache
     from marin.evaluation.scoring import Scorer
     from marin.training.runtime.compilation import use_compilation_cache
 
     use_compilation_cache(compilation_cache())
-    return Scorer(model, view.recipe)
+    return Scorer(model, view.recipe, programs=ProgramCache(own_folder("programs"), model, view.recipe))
 
 
 def continued(

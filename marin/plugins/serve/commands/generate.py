@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +93,7 @@ def generate(options: GenerateOptions) -> None:
         _replay(options, options.replay)
         return
     assert options.prompt is not None
-    subject, scorer = model_of(options.run, options.step, importing=unused_imports)
+    subject, scorer = model_of(options.run, options.step, alone=True)
     from marin.plugins.serve.commands import text
 
     limit, heat, seed, as_json = options.max_tokens, options.temperature, options.seed, options.as_json
@@ -115,15 +115,14 @@ def generate(options: GenerateOptions) -> None:
     )
 
 
-def model_of(
-    run: str, step: int | None, devices: int = 1, importing: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> tuple[Subject, Scorer]:
-    """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract. ``importing`` is entered
-    while jax and Levanter are imported."""
+def model_of(run: str, step: int | None, devices: int = 1, *, alone: bool = False) -> tuple[Subject, Scorer]:
+    """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract. ``alone``: for one
+    answer, with which this process ends and of which nothing is recorded."""
     from marin.cli.models.local import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.history.runs import load, resolve
     from marin.process.arithmetic import apply
+    from marin.process.cache import own_folder
     from marin.recipe.schema import Execution
     from marin.record.root import open_root
 
@@ -139,8 +138,9 @@ def model_of(
         view = load(history, resolve(history, run))
         recipe = view.recipe
     apply(recipe.arithmetic, Execution(devices=devices))
-    with importing():
+    with unused_imports() if alone else nullcontext():
         from marin.evaluation.folder_subject import open_folder
+        from marin.evaluation.programs import ProgramCache
         from marin.evaluation.scoring import Scorer  # jax, after the contract is in force
         from marin.evaluation.subject import open_subject
 
@@ -148,7 +148,8 @@ def model_of(
         subject = open_subject(view, root.store_to_read(), step)
     else:
         subject = open_folder(Path(run), recipe)
-    return subject, Scorer(subject.model, subject.recipe, devices=devices)
+    programs = ProgramCache(own_folder("programs"), subject.model, subject.recipe) if alone else None
+    return subject, Scorer(subject.model, subject.recipe, devices=devices, programs=programs)
 
 
 def _replay(options: GenerateOptions, file: Path) -> None:

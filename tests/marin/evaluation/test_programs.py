@@ -1,0 +1,119 @@
+"""Programs that a process before has traced say what traced ones say, and only where the same would be traced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import jax.random as jrandom
+import msgspec
+import pytest
+from haliax import Axis
+from levanter.models.lm_model import LmHeadModel
+
+import marin
+from marin.evaluation import programs
+from marin.evaluation.programs import ProgramCache
+from marin.evaluation.scoring import Prompt, Row, Scored, Scorer
+from marin.recipe.schema import Arithmetic, Model, Recipe
+from marin.training.model import model_config
+
+SMALL = Model(hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=24)
+PORTABLE = Recipe(model=SMALL)
+EXACT = Recipe(model=SMALL, arithmetic=Arithmetic(profile="exact"))
+
+
+def model_of(recipe: Recipe) -> LmHeadModel:
+    return model_config(recipe.model).build(Axis("vocab", 31), key=jrandom.PRNGKey(1))
+
+
+Said = tuple[list[tuple[int, ...]], list[Scored]]
+
+
+def said(scorer: Scorer) -> Said:
+    """Greedy and drawn tokens of two lengths of programs, and log-likelihoods."""
+    prompts = [Prompt((3, 4), 19, lambda _: False, heat, "one") for heat in (0.0, 0.8)]
+    return scorer.generate(prompts, 5), scorer.score([Row((1, 2, 3, 4), 3)])
+
+
+def word(scorer: Scorer) -> list[tuple[int, ...]]:
+    """A token."""
+    return scorer.generate([Prompt((3, 4), 1, lambda _: False, 0.8, "one")], 5)
+
+
+class Untraced(Scorer):
+    """One whose Python is not executed."""
+
+    def next_tokens(self, *arguments: Any) -> Any:
+        raise AssertionError("traced")
+
+    def scored_rows(self, *arguments: Any) -> Any:
+        raise AssertionError("traced")
+
+
+def cached(kind: type[Scorer], model: LmHeadModel, recipe: Recipe, folder: Path) -> Scorer:
+    return kind(model, recipe, programs=ProgramCache(folder, model, recipe))
+
+
+@pytest.mark.parametrize("recipe", [PORTABLE, EXACT], ids=["portable-cpu", "exact"])
+def test_the_next_process_traces_nothing_and_says_every_bit(recipe: Recipe, tmp_path: Path) -> None:
+    model = model_of(recipe)
+    expected = said(Scorer(model, recipe))
+    assert said(cached(Scorer, model, recipe, tmp_path)) == expected
+    there = sorted(path.name for path in tmp_path.iterdir())
+    assert said(cached(Untraced, model, recipe, tmp_path)) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == there and len(there) == 3
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    word(cached(Scorer, model_of(PORTABLE), PORTABLE, folder))
+    return folder
+
+
+@pytest.fixture
+def kept(written: Path, tmp_path: Path) -> Path:
+    return copytree(written, tmp_path / "programs")
+
+
+def traces(recipe: Recipe, kept: Path, model: LmHeadModel | None = None) -> bool:
+    try:
+        word(cached(Untraced, model or model_of(recipe), recipe, kept))
+    except AssertionError:
+        return True
+    return False
+
+
+def test_another_state_has_the_same_programs(kept: Path) -> None:
+    assert not traces(PORTABLE, kept)
+    other = model_config(SMALL).build(Axis("vocab", 31), key=jrandom.PRNGKey(2))
+    assert word(cached(Untraced, other, PORTABLE, kept)) == word(Scorer(other, PORTABLE))
+
+
+def test_what_decides_a_program_is_in_its_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert traces(msgspec.structs.replace(PORTABLE, seed=7), kept)
+    wider = model_config(SMALL).build(Axis("vocab", 32), key=jrandom.PRNGKey(1))
+    assert traces(PORTABLE, kept, wider)
+    other = msgspec.structs.replace(SMALL, rope_theta=500.0)
+    assert traces(PORTABLE, kept, model_config(other).build(Axis("vocab", 31), key=jrandom.PRNGKey(1)))
+    files = list(programs.source_files(marin))
+    assert any(path.endswith("evaluation/scoring.py") for path, _, _ in files)
+    later = [(path, size, when + "1" * path.endswith("evaluation/scoring.py")) for path, size, when in files]
+    monkeypatch.setattr(programs, "source_files", lambda module: later)
+    assert traces(PORTABLE, kept)
+
+
+@pytest.mark.parametrize("size", [0, 500, -1])
+def test_a_damaged_program_is_traced_again_and_replaced(size: int, kept: Path) -> None:
+    (file,) = kept.iterdir()
+    file.write_bytes(file.read_bytes()[:size] + b"x" * max(0, -size))
+    assert traces(PORTABLE, kept)
+    word(cached(Scorer, model_of(PORTABLE), PORTABLE, kept))
+    assert not traces(PORTABLE, kept)
+
+
+def test_texts_that_are_compared_with_a_record_are_traced(tmp_path: Path) -> None:
+    scorer = cached(Untraced, model_of(EXACT), EXACT, tmp_path)
+    assert scorer.programs is not None and scorer.one_by_one().programs is None

@@ -40,7 +40,7 @@ class ProgramCache:
 
     def __init__(self, folder: Path, model: LmHeadModel[Any], recipe: Recipe) -> None:
         settings = sorted((name, str(value)) for name, value in jax.config.values.items())
-        files = sorted(facts for module in (haliax, levanter, marin) for facts in source_files(module))
+        files = sorted(facts for module in (eqx, haliax, levanter, marin) for facts in source_files(module))
         fixed = str(jax.tree.flatten(eqx.partition(model, eqx.is_inexact_array)[1]))
         structure = re.sub(r" at 0x\w+", "", fixed)  # of functions
         machine = jax.__version__, jax.default_backend(), settings

@@ -35,7 +35,7 @@ def name_in(history: History, run: Run) -> str:
 
 
 def people(root: Root, run: Run) -> list[tuple[str, str]]:
-    """Who trained, verified and registered, in a log that enrolled people; a name that no author signed says that it is claimed."""
+    """Who trained, verified and registered, in a log that enrolled people; a name that nobody signed says so."""
     history = root.history()
     if not len(history.written.authors):
         return []

@@ -225,7 +225,9 @@ class Pins:
         except OSError as error:
             raise _unusable(self.folder, str(error)) from error
         if seen.reader is not None:
-            write_whole(path.with_suffix(".leaves"), _leaves(seen.reader, seen.pin.checkpoint.size))
+            count = seen.pin.checkpoint.size
+            leaves = b"".join(map(seen.reader.leaf_hash, range(count))) if count <= MOST_LEAVES else b""
+            write_whole(path.with_suffix(".leaves"), leaves)
         write_whole(path, (json.dumps(seen.pin.as_json(), sort_keys=True) + "\n").encode())
 
     def _check_other_origins(self, origin: str, signers: Sequence[ledger.VerifierKey]) -> None:
@@ -320,10 +322,6 @@ def _unusable(path: Path, found: str) -> ledger.Unavailable:
         found=found,
         cure="restore the file from a copy; if you remove it, this log is seen for the first time again",
     )
-
-
-def _leaves(reader: ledger.LogReader, size: int) -> bytes:
-    return b"".join(reader.leaf_hash(index) for index in range(size)) if size <= MOST_LEAVES else b""
 
 
 def _ed25519(keys: Sequence[ledger.VerifierKey]) -> list[ledger.VerifierKey]:

@@ -24,6 +24,7 @@ import ledger
 from marin.process.files import write_whole
 from marin.process.text import several
 
+UNPINNED = "nothing was compared with it, and nothing is pinned"
 MOST_LEAVES = 1 << 16
 """Of longer logs no leaf hashes are kept (32 bytes each): a shorter copy of one can not be told from a fork here."""
 _HASH = 32
@@ -130,9 +131,10 @@ class Pins:
         """Compare the log with its pin, and remember it; a line that says how it went. Without ``move`` nothing is
         written."""
         seen = self.compare(reader, storage, place, named=named)
-        if move:
-            self.keep(seen)
-        return seen.line
+        if not move:
+            return seen.line
+        self.keep(seen)
+        return seen.line.replace(UNPINNED, "its key and log checkpoint are pinned now")
 
     def compare(self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.
@@ -151,9 +153,7 @@ class Pins:
         pin = read_pin(path) if path.exists() else None
         if pin is None or (named and not pin.named and not set(pin.keys) & set(signers)):
             pin = Pin(checkpoint, signers, signers, {place: checkpoint.size}, named)
-            return PinCheck(
-                "first time that this log is seen here: its key and log checkpoint are pinned now", pin, reader
-            )
+            return PinCheck(f"first time that this log is seen here: {UNPINNED}", pin, reader)
         self._check_key(path, pin, signers, storage)
         newest = pin.checkpoint
         places = {**pin.places, place: max(checkpoint.size, pin.places.get(place, 0))}

@@ -163,7 +163,7 @@ class _Audit:
     def __init__(
         self,
         storage: Storage,
-        given: Sequence[VerifierKey],
+        anchors: Sequence[VerifierKey],
         log: str,
         events: EventAudit | None,
         workers: int,
@@ -171,7 +171,7 @@ class _Audit:
     ) -> None:
         self._beginning = None if continues is None else _Beginning(continues)
         self._storage = storage
-        self._given = self._verifiers = given
+        self._anchors = self._verifiers = anchors
         self._log = log
         self._events = events
         self._workers = workers
@@ -247,7 +247,7 @@ class _Audit:
     def _follow(self) -> Sequence[VerifierKey]:
         """The keys that the log has by now: whatever was read before, one of these signed it."""
         with suppress(LedgerError):  # of a link of keys, and a finding already
-            self._verifiers = follow_keys(self._storage, self._given) if self._log == LOG else self._given
+            self._verifiers = follow_keys(self._storage, self._anchors) if self._log == LOG else self._anchors
         return self._verifiers
 
     @property
@@ -263,7 +263,7 @@ class _Audit:
             self._report(error, path)
             return None
         if self._log == LOG:
-            self._verifiers, self._findings = audit_keys(self._storage, self._given)
+            self._verifiers, self._findings = audit_keys(self._storage, self._anchors)
         try:
             return open_checkpoint(data, self._verifiers, own_name=self._log == LOG)[0]
         except LedgerError as error:

@@ -24,6 +24,7 @@ from ledger.format.bundle import unpack_entries
 from ledger.format.digest import parse_digest
 from ledger.format.event import KEY_TYPES, Event, parse_event
 from ledger.format.finding import Finding
+from ledger.format.proof import LogProof
 from ledger.format.tlog import TILE_WIDTH, Tile, fold, leaf_hash
 from ledger.log.trust import read_links
 from ledger.storage.port import Storage
@@ -78,7 +79,7 @@ def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Fac
             facts.findings.append(Finding(error.what, where, error.expected, error.found, stray=True))
             ids.append(bytes(_ID_BYTES))
             continue
-        ids.append(_id_hash(event["id"]))
+        ids.append(hashlib.blake2b(event["id"].encode(), digest_size=_ID_BYTES).digest())
         stream, seq = event["stream"], event["seq"]
         last = open_runs.get(stream)
         if last is not None and last[1] == seq:
@@ -208,9 +209,11 @@ class EventAudit:
         self._gaps = self._gaps or count > 0
         self._ids.add(bytes(_ID_BYTES * count))
 
-    def finish(self, entry_at: Callable[[int], bytes]) -> list[Finding]:
-        """All findings, with those about ids, artifacts and keys. ``entry_at`` reads an entry once more."""
-        return [*self._findings, *self._repeated_ids(entry_at), *self._links(entry_at), *self._missing_artifacts()]
+    def finish(self, entry_at: Callable[[int], bytes], is_later: Callable[[LogProof], bool]) -> list[Finding]:
+        """All findings, with those about ids, artifacts and keys. ``entry_at`` reads an entry once more; ``is_later``: whether a
+        link of keys is of an event that was not looked at, since it was published meanwhile."""
+        links = self._links(entry_at, is_later)
+        return [*self._findings, *self._repeated_ids(entry_at), *links, *self._missing_artifacts()]
 
     def _repeated_ids(self, entry_at: Callable[[int], bytes]) -> Iterator[Finding]:
         first: dict[str, int] = {}
@@ -230,12 +233,13 @@ class EventAudit:
             if not there:
                 yield Finding("an artifact is missing", digest, found=f"named by entry {index}")
 
-    def _links(self, entry_at: Callable[[int], bytes]) -> Iterator[Finding]:
+    def _links(self, entry_at: Callable[[int], bytes], is_later: Callable[[LogProof], bool]) -> Iterator[Finding]:
         """Every event about keys has its link, and no link stands for anything else."""
         expected = dict(self._key_events)
         try:
-            for path, proof in read_links(self._storage):
-                if expected.pop(proof.index, None) is None or entry_at(proof.index) != proof.extra:
+            for path, proof in list(read_links(self._storage)):
+                known = expected.pop(proof.index, None) is not None
+                if not (entry_at(proof.index) == proof.extra if known else is_later(proof)):
                     yield Finding("a link of keys is not of an event of this log", path, found=f"entry {proof.index}")
         except LedgerError as error:
             yield Finding(error.what, error.where, error.expected, error.found)
@@ -313,10 +317,6 @@ def _room() -> Iterator[None]:
             found=str(error.strerror),
             cure="free some space, or set TMPDIR",
         ) from error
-
-
-def _id_hash(id: str) -> bytes:
-    return hashlib.blake2b(id.encode(), digest_size=_ID_BYTES).digest()
 
 
 def _artifacts(value: Any) -> Iterator[str]:

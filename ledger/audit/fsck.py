@@ -28,7 +28,7 @@ from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, KEY_REVOKED, KE
 from ledger.format.finding import Finding
 from ledger.format.layout import LOG, checkpoint_path, entries_path, journal_path, lock_path, tile_path
 from ledger.format.note import VerifierKey, parse_note
-from ledger.format.proof import verify_proof
+from ledger.format.proof import LogProof, verify_proof
 from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
@@ -60,29 +60,26 @@ def check(
     Events of the types in ``of_type`` are put into its lists, so that a log need not be read twice. ``continues``: what else
     was read of the log before; what is audited must begin with it, whatever a storage shows to anyone who reads it again.
     """
-    findings: list[Finding] = []
-    given = verifiers
-    if log == LOG:
-        verifiers, findings = audit_keys(storage, verifiers)
     kinds = (*KEY_TYPES, KEY_VOUCHED, KEY_REVOKED, AUTHOR_ENROLLED, AUTHOR_REVOKED)
-    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in kinds}
-    wanted = {**changes, **(of_type or {})}
+    wanted: dict[str, list[tuple[int, Event]]] = {**{kind: [] for kind in kinds}, **(of_type or {})}
     events = EventAudit(storage, wanted, artifacts=artifacts) if entries_are_events else None
     audit = _Audit(storage, verifiers, log, events, workers, continues)
-    findings += audit.run()
+    findings = audit.run()
     if log == LOG and entries_are_events and not findings:
+        reader = LogReader(storage, verifiers)
         try:
-            LogReader(storage, given).signers([item for kind in KEY_TYPES for item in wanted[kind]])
+            meanwhile = [item for item in reader.events(audit.end, lenient=True) if item[1].type in KEY_TYPES]
+            reader.signers([*(item for kind in KEY_TYPES for item in wanted[kind]), *meanwhile])
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
-        findings += _authors(LogReader(storage, given), wanted)
+        findings += _authors(reader, audit.end, wanted)
     findings += _vouched(audit.origin, wanted[KEY_VOUCHED], wanted[KEY_REVOKED])
     if deep:
         findings += Store(storage).verify_all()
     return findings
 
 
-def _authors(reader: LogReader, found: Mapping[str, Sequence[tuple[int, Event]]]) -> Iterator[Finding]:
+def _authors(reader: LogReader, end: int, found: Mapping[str, Sequence[tuple[int, Event]]]) -> Iterator[Finding]:
     """A log that enrolled nobody has no authors, and is asked nothing."""
     if not found[AUTHOR_ENROLLED] and not found[AUTHOR_REVOKED]:
         return
@@ -91,7 +88,7 @@ def _authors(reader: LogReader, found: Mapping[str, Sequence[tuple[int, Event]]]
         origin = reader.checkpoint().origin
         authors = Authors(origin, reader.keys, lambda kind: [i for i, _ in found.get(kind, ())], told.__getitem__)
         yield from authors.findings
-        yield from authors.check(reader.events(lenient=True))
+        yield from authors.check(reader.events(0, end, lenient=True))
     except LedgerError as error:
         yield Finding(error.what, error.where, error.expected, error.found)
 
@@ -166,7 +163,7 @@ class _Audit:
     def __init__(
         self,
         storage: Storage,
-        verifiers: Sequence[VerifierKey],
+        anchors: Sequence[VerifierKey],
         log: str,
         events: EventAudit | None,
         workers: int,
@@ -174,7 +171,7 @@ class _Audit:
     ) -> None:
         self._beginning = None if continues is None else _Beginning(continues)
         self._storage = storage
-        self._verifiers = verifiers
+        self._anchors = self._verifiers = anchors
         self._log = log
         self._events = events
         self._workers = workers
@@ -215,7 +212,7 @@ class _Audit:
             if end <= self._size or not self._has_grown:
                 self._find("a file that belongs to no tile of this log", self._path(tile), found=f"width {tile.width}")
         if self._events is not None:
-            self._findings += self._events.finish(self._entry_at)
+            self._findings += self._events.finish(self._entry_at, self._is_later)
         if self._beginning is not None and not self._findings:
             expected, found = self._beginning.older.root.hex(), self._beginning.root()
             if found != expected:
@@ -228,10 +225,35 @@ class _Audit:
     @cached_property
     def _has_grown(self) -> bool:
         """Whether somebody published more while this was read: what lies beyond the size that was read is the next audit's."""
+        return self._now()[0] > self._size
+
+    def _now(self) -> tuple[int, Sequence[VerifierKey]]:
+        """The size of the log by now, and its keys, one of which signed that; 0 where none did."""
         with suppress(LedgerError):
-            now = self._storage.read(checkpoint_path(self._log))
-            return open_checkpoint(now, self._verifiers, origin=self.origin)[0].size > self._size
+            note, keys = self._storage.read(checkpoint_path(self._log)), self._follow()
+            return open_checkpoint(note, keys, origin=self.origin)[0].size, [k for k in keys if k.name == self.origin]
+        return 0, ()
+
+    _at_the_end = cached_property(_now)
+
+    def _is_later(self, link: LogProof) -> bool:
+        """Whether a link of keys, which were all read by now, is of an event that was published while this was read."""
+        size, keys = self._at_the_end
+        with suppress(LedgerError):
+            proven = verify_proof(link, keys, origin=self.origin)
+            return self.end <= proven.index < size and parse_event(proven.entry)["type"] in KEY_TYPES
         return False
+
+    def _follow(self) -> Sequence[VerifierKey]:
+        """The keys that the log has by now: whatever was read before, one of these signed it."""
+        with suppress(LedgerError):  # of a link of keys, and a finding already
+            self._verifiers = follow_keys(self._storage, self._anchors) if self._log == LOG else self._anchors
+        return self._verifiers
+
+    @property
+    def end(self) -> int:
+        """How many entries were looked at, with those that only the journal has."""
+        return self._size + len(self._later)
 
     def _checkpoint(self) -> LogCheckpoint | None:
         path = checkpoint_path(self._log)
@@ -240,6 +262,8 @@ class _Audit:
         except LedgerError as error:
             self._report(error, path)
             return None
+        if self._log == LOG:
+            self._verifiers, self._findings = audit_keys(self._storage, self._anchors)
         try:
             return open_checkpoint(data, self._verifiers, own_name=self._log == LOG)[0]
         except LedgerError as error:
@@ -416,8 +440,8 @@ class _Audit:
         readable = all(None not in edge.derived for edge in self._edge)
         for choice in itertools.product((False, True), repeat=len(doubtful)) if readable else ():
             believed = {id(edge): take for edge, take in zip(doubtful, choice, strict=True)}
-            found = [(e.tile, _join(e.rival if believed.get(id(e)) else e.derived)) for e in self._edge]
-            tree = TileEdge(checkpoint.size, found)
+            hashes = [(e.tile, (believed.get(id(e)) and e.rival) or e.derived) for e in self._edge]
+            tree = TileEdge(checkpoint.size, [(tile, b"".join(filter(None, values))) for tile, values in hashes])
             if tree.frontier().root() == checkpoint.root:
                 for edge in doubtful:
                     self._findings += edge.blame_below if believed[id(edge)] else edge.blame_tile
@@ -438,11 +462,12 @@ class _Audit:
         name = journal_path(self._log)
         complete: list[tuple[Tile, bytes]] = []
         entries: list[bytes] = []
-        for record in read_records(self._storage, name):
+        records, keys = list(read_records(self._storage, name)), self._follow()
+        for record in records:
             if record.old_size < published.size:
                 continue
             try:
-                signed, _ = open_checkpoint(record.note, self._verifiers, origin=published.origin)
+                signed, _ = open_checkpoint(record.note, keys, origin=published.origin)
             except LedgerError as error:
                 self._report(error, name)
                 return
@@ -555,10 +580,6 @@ class _Audit:
 def _fold_known(hashes: list[bytes | None]) -> bytes | None:
     known = [value for value in hashes if value is not None]
     return fold(known) if len(known) == len(hashes) else None
-
-
-def _join(hashes: Sequence[bytes | None] | None) -> bytes:
-    return b"".join(value for value in hashes or () if value is not None)
 
 
 def _hex(value: bytes | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from ledger.errors import LedgerError, Malformed, Refused, Tampered
+from ledger.errors import LedgerError, Malformed, Refused, Tampered, Unverified
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import Event
 from ledger.format.layout import LOG
@@ -45,14 +45,20 @@ class LogReader:
 
     def refresh(self) -> LogCheckpoint:
         """Load the newest state of the log, which must continue the one known before."""
-        # A foreign log has no keys of its own beside it.
-        keys = follow_keys(self._storage, self._verifiers) if self._log == LOG else self._verifiers
-        self._keys = tuple(keys)
-        loaded = LogView.load(self._storage, keys, log=self._log, origin=self._origin)
+        try:
+            loaded = self._load()
+        except Unverified:  # others may have changed the keys meanwhile
+            loaded = self._load()
         if self._loaded is not None:
             _check_continues(self._loaded.checkpoint, loaded)
         self._loaded = loaded
         return loaded.checkpoint
+
+    def _load(self) -> LogView:
+        # A foreign log has no keys of its own beside it.
+        keys = follow_keys(self._storage, self._verifiers) if self._log == LOG else self._verifiers
+        self._keys = tuple(keys)
+        return LogView.load(self._storage, keys, log=self._log, origin=self._origin)
 
     def checkpoint(self) -> LogCheckpoint:
         """The newest log checkpoint; its signature is verified."""

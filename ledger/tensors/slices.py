@@ -145,8 +145,9 @@ class Sliced:
                 stream.seek(start)
                 return stream.read(length)
 
-        sizes = {slice_name(number): (folder / slice_name(number)).stat().st_size for number in _numbers(folder / FORM)}
-        return cls._checked((folder / STATE).read_bytes(), (folder / FORM).read_bytes(), sizes, read)
+        form = (folder / FORM).read_bytes()
+        names = map(slice_name, range(SlicedForm.parse(form).slices))
+        return cls._checked((folder / STATE).read_bytes(), form, {n: (folder / n).stat().st_size for n in names}, read)
 
     @classmethod
     def of_store(cls, store: Store, tree: str) -> Sliced:
@@ -377,10 +378,6 @@ def _of_tree(store: Store, tree: str | None, path: str) -> str | None:
         return store.manifest(tree).entry(path).digest
     except LedgerError:
         return None
-
-
-def _numbers(form: Path) -> range:
-    return range(SlicedForm.parse(form.read_bytes()).slices)
 
 
 def _unread(path: str, start: int, length: int) -> bytes:

@@ -26,7 +26,7 @@ class InitOptions:
     passphrase: bool = flag("Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]")
     here: bool = flag("Make one here, though a folder above has a root.")
     hybrid: bool = flag("Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
-    quiet: bool = flag("Print nothing when the root is complete already.")
+    quiet: bool = flag("Print nothing when the root is complete already.", "-q", "--quiet")
     as_json: bool = flag("Print one JSON object.", "--json")
 
 

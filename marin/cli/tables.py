@@ -122,12 +122,12 @@ def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
     cells = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in cells]
     words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
-    for least in ([length if length <= LONGEST_WORD else SHORTEST for length in words], [1] * len(cells)):
-        while sum(widths) + len(widths) > room:
-            place = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
-            if widths[place] <= least[place]:
-                break
-            widths[place] -= 1
+    words = [length if length <= LONGEST_WORD else min(length, SHORTEST) for length in words]
+    heads = [max(map(len, column[0].split()), default=1) for column in cells]
+    leasts = ([*map(max, words, heads)], heads, words, [1] * len(cells))
+    least = next((one for one in leasts if sum(one) + len(one) <= room), leasts[-1])
+    while sum(widths) + len(widths) > room and any(map(int.__gt__, widths, least)):
+        widths[max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))] -= 1
     return widths
 
 

@@ -1,5 +1,5 @@
 """What lists, pages and legends call a run: by what sets it apart in the newest sweep that asked for its recipe, else by its arm
-of the registration that it cites, else by its model and seed; then its id."""
+of the registration that it cites, else by its model and seed; then its id. And who made it what it is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from marin.kinds.families.graph import GraphStarted
 from marin.preregistration.arms import arm_of
 from marin.recipe.schema import from_plain
 from marin.record.events import RunStarted
+from marin.record.root import Root
 
 
 def names_in(history: History, begun: Iterable[RunStarted]) -> dict[str, str]:
@@ -31,6 +32,18 @@ def names_in(history: History, begun: Iterable[RunStarted]) -> dict[str, str]:
 def name_in(history: History, run: Run) -> str:
     """What one run is called."""
     return names_in(history, [run.started.body])[run.run]
+
+
+def people(root: Root, run: Run) -> list[tuple[str, str]]:
+    """Who trained, verified and registered, in a log that enrolled people; a name that nobody signed says so."""
+    history = root.history()
+    if not len(history.written.authors):
+        return []
+    judged = [fact.actor for fact in (*run.verdicts, *run.claimed)]
+    cited = run.started.body.experiment
+    registered = [fact.actor for fact in facts(history, ExperimentRegistered, registration=cited) if cited]
+    found = {"trained by": [run.started.actor], "verified by": judged, "registered by": registered}
+    return [(title, ", ".join(dict.fromkeys(names))) for title, names in found.items() if names]
 
 
 def run_name(body: RunStarted, keys: Sequence[str], cited: ExperimentRegistered | None) -> str:

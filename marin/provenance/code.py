@@ -100,7 +100,8 @@ def provenance(folder: Path) -> Provenance:
     """Commit, tree and difference of the code in ``folder``."""
     inside = _git(folder, "rev-parse", "--is-inside-work-tree")
     if inside is None or inside.strip() != b"true":
-        return Provenance(commit="", tree=files_digest(folder, _present(folder)), dirty=False, diff=b"")
+        present = [name for name in ("ledger", "marin", LOCK) if (folder / name).exists()]
+        return Provenance(commit="", tree=files_digest(folder, present), dirty=False, diff=b"")
     exclude = [f":(exclude){name}" for name in GENERATED]
     commit = (_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
     tracked = (_git(folder, "ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
@@ -111,10 +112,6 @@ def provenance(folder: Path) -> Provenance:
     diff = _git(folder, "diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
     kept = b"" if os.environ.get(NO_DIFF_VARIABLE) else diff
     return Provenance(commit=commit, tree=tree, dirty=bool(diff), diff=kept)
-
-
-def _present(folder: Path) -> list[str]:
-    return [name for name in ("ledger", "marin", LOCK) if (folder / name).exists()]
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -499,28 +499,27 @@ _BOUNDS = (
     ("minItems", "of at least {} items"),
     ("minProperties", "of at least {} entries"),
     ("pattern", "like {}"),
+    ("properties", "of {}"),
 )
 
 
 def _allowed(path: str, data: Mapping[str, Any]) -> str:
     """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
     parent, _, name = path.rpartition(".")
-    if path == "dataset.kind":
-        return f"one of {', '.join(DATASETS)}"
+    if path in ("dataset", "dataset.kind"):
+        return f"{'a mapping whose kind is ' if path == 'dataset' else ''}one of {', '.join(DATASETS)}"
     struct = _struct_at(parent, data)
-    field = (
-        next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
-    )
-    if field is None:
-        return ""
-    schema = msgspec.json.schema(field.type)
-    parts = []
+    fields = msgspec.structs.fields(struct) if struct else ()
+    schema = next((msgspec.json.schema(field.type) for field in fields if field.encode_name == name), {})
+    sections, parts = schema.get("$defs", {}), []
     for option in schema.get("anyOf", [schema]):
+        option = sections.get(option.get("$ref", "").rpartition("/")[2], option)
         if "enum" in option:
             one = "one of " if len(option["enum"]) > 1 else ""
             parts.append(one + ", ".join(map(str, option["enum"])))
         elif option.get("type") in _WORDS:
-            bounds = [words.format(option[key]) for key, words in _BOUNDS if key in option]
+            told = option | {"properties": ", ".join(option.get("properties", ()))}
+            bounds = [words.format(told[key]) for key, words in _BOUNDS if key in option]
             parts.append(" ".join([_WORDS[option["type"]], " and ".join(bounds)]).strip())
     return " or ".join(parts)
 

@@ -5,14 +5,33 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count, pairwise
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Draft, Log, MemoryStorage, Signer, Storage, StorageFailed, check
+from ledger import (
+    Draft,
+    Log,
+    LogReader,
+    MemoryStorage,
+    Signer,
+    Storage,
+    StorageFailed,
+    check,
+    enrol_author,
+    make_certificate,
+    make_proof,
+    retire_key,
+    rotate_key,
+    sign_drafts,
+)
 from ledger.audit import entries as audit
 from ledger.format.layout import LOG, journal_path
+from ledger.log.keys import signer_of
 
 HASHES = st.integers(0, 3) | st.integers(2**62, 2**62 + 2) | st.integers(2**64 - 3, 2**64 - 1)
 
@@ -47,25 +66,19 @@ def drafts(start: int, count: int) -> list[Draft]:
     return [Draft("test.made/v1", "run/1", {"number": n}, id=f"run/1-{n}") for n in range(start, start + count)]
 
 
-def once(append: Callable[[], None]) -> Callable[[], None]:
-    waiting = [append]
-    return lambda: waiting.pop()() if waiting else None
-
-
 class Growing(MemoryStorage):
-    """``storage`` as an auditor reads it, while others append between two of its questions."""
+    """``storage`` as an auditor reads it; before each of its questions, by name, others get a turn ("": what is there?)."""
 
-    def __init__(self, storage: Storage, listed: Callable[[], None], journal: Callable[[], None]) -> None:
+    def __init__(self, storage: Storage, turn: Callable[[str], object]) -> None:
         super().__init__()
-        self._storage, self._listed, self._journal = storage, listed, journal
+        self._storage, self._turn = storage, turn
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        self._listed()
+        self._turn("")
         return iter([*self._storage.list(prefix)])
 
     def read(self, name: str) -> bytes:
-        if name == journal_path(LOG):
-            self._journal()
+        self._turn(name)
         return self._storage.read(name)
 
 
@@ -81,17 +94,131 @@ def test_what_others_append_meanwhile_is_no_finding(storage: Storage, signer: Si
         size += more if size else before
 
     publish()
-    assert check(Growing(storage, publish, lambda: None), [signer.verifier]) == []
+    assert check(Growing(storage, lambda name: name or publish()), [signer.verifier]) == []
     with ExitStack() as stack:
 
         def commit() -> None:
             log = stack.enter_context(Log.open(storage, signer, publish_seconds=3600))
             log.append(drafts(size, 3))
 
-        assert check(Growing(storage, once(publish), once(commit)), [signer.verifier]) == [], (
+        turns = {"": publish, journal_path(LOG): commit}
+        assert check(Growing(storage, lambda name: turns.pop(name, str)()), [signer.verifier]) == [], (
             "the journal goes on behind what was published"
         )
     assert check(storage, [signer.verifier]) == []
+
+
+def key(number: int, *, hybrid: bool = False) -> Signer:
+    keys = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)]
+    more = [MLDSA44PrivateKey.from_seed_bytes(bytes([number]) * 32)] if hybrid else []
+    return signer_of("log.example/test", [*keys, *more], None)
+
+
+def append(storage: Storage, signer: Signer, *more: Draft) -> None:
+    with Log.open(storage, signer) as log:
+        log.append([Draft("test.made/v1", "run/2", {}), *more])
+
+
+def rotated(storage: Storage, *keys: Signer) -> None:
+    for old, new in pairwise(keys):
+        rotate_key(storage, old, new)
+
+
+def rotated_and_appended(storage: Storage, *keys: Signer) -> None:
+    for old, new in pairwise(keys):
+        rotate_key(storage, old, new)
+        append(storage, new)
+
+
+def rotated_and_retired(storage: Storage, *keys: Signer) -> None:
+    for old, new in pairwise(keys):
+        rotate_key(storage, old, new)
+        retire_key(storage, new, old.verifiers)
+        append(storage, new)
+
+
+def rotated_and_somebody_enrolled(storage: Storage, *keys: Signer) -> None:
+    """Who writes, too, under a key that a later key of the log enrolled."""
+    rotated_and_appended(storage, *keys)
+    bob = Signer("bob@gpu", Ed25519PrivateKey.from_private_bytes(bytes([77]) * 32))
+    append(storage, keys[-1], enrol_author(keys[0].name, keys[-1], bob.verifier, make_certificate(bob)))
+    append(storage, keys[-1], *sign_drafts(keys[0].name, bob, [Draft("test.made/v1", "run/3", {})]))
+
+
+@pytest.mark.parametrize("hybrid", [(False, False, False), (True, False, False), (False, True, False)])
+@pytest.mark.parametrize("change", [rotated, rotated_and_appended, rotated_and_retired, rotated_and_somebody_enrolled])
+def test_keys_that_others_change_meanwhile_are_no_finding(
+    change: Callable[..., None], hybrid: tuple[bool, ...]
+) -> None:
+    """Between any two questions of one audit."""
+    keys = [key(number, hybrid=half) for number, half in enumerate(hybrid, 1)]
+    for turn in count():
+        storage = MemoryStorage()
+        Log.create(storage, keys[0])
+        ada = Signer("ada@desk", Ed25519PrivateKey.from_private_bytes(bytes([78]) * 32))
+        append(storage, keys[0], enrol_author(keys[0].name, keys[0], ada.verifier, make_certificate(ada)))
+        asked: list[str] = []
+
+        def others(name: str, turn: int = turn, storage: Storage = storage, asked: list[str] = asked) -> None:
+            asked.append(name)
+            if len(asked) == turn + 1:
+                change(storage, *keys)
+
+        found = check(Growing(storage, others), keys[0].verifiers)
+        assert found == [], (turn, asked[turn:][:1], found)
+        if len(asked) <= turn:
+            break
+        assert check(storage, keys[0].verifiers) == []
+    assert turn > 10
+
+
+FIRST, SECOND, THIRD = (key(number) for number in (1, 2, 3))
+
+
+def forged(storage: MemoryStorage, what: str) -> bytes:
+    """A link of keys as somebody makes it who does not have the newest key."""
+    with Log.open(storage, SECOND) as log:
+        index = log.append([Draft("test.made/v1", "run/2", {"vkeys": [str(THIRD.verifier)]})])[0].index
+    genuine = make_proof(LogReader(storage, [FIRST.verifier]), index)
+    if what == "of an event that is not of keys":
+        return str(genuine).encode()
+    signer = {"by the key that was retired": FIRST, "by nobody's key": key(9)}.get(what, SECOND)
+    before = genuine.index + {"beyond what is published": 1000, "of an entry inside": -2}.get(what, 0)
+    elsewhere = MemoryStorage()
+    Log.create(elsewhere, signer)
+    with Log.open(elsewhere, signer) as log:
+        log.append([Draft("test.made/v1", "run/4", {}) for _ in range(before)])
+    rotate_key(elsewhere, signer, THIRD)
+    return elsewhere.read("keys/0")
+
+
+FORGED = (
+    "of an event that is not of keys",
+    "by the key that was retired",
+    "by nobody's key",
+    "of an entry inside",
+    "beyond what is published",
+)
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_link_that_is_forged_meanwhile_is_one(what: str) -> None:
+    storage = MemoryStorage()
+    Log.create(storage, FIRST)
+    append(storage, FIRST)
+    rotated_and_retired(storage, FIRST, SECOND)
+    assert check(storage, [FIRST.verifier]) == []
+    waiting = [""]
+
+    def others(name: str) -> None:
+        if waiting and name == waiting[0]:
+            waiting.pop()
+            storage.create("keys/2", forged(storage, what))
+
+    found = check(Growing(storage, others), [FIRST.verifier])
+    assert not waiting and ("a link of keys is not of an event of this log", "keys/2") in [
+        (f.what, f.where) for f in found
+    ]
 
 
 def test_what_nobody_published_is_one(storage: Storage, signer: Signer) -> None:

@@ -285,11 +285,7 @@ def _is_tree(blobs: Blobs, folder: Path, manifest: Manifest) -> bool:
     pairs = list(zip(found, manifest, strict=True))
     if any(f.status.st_size != e.size or f.executable != e.executable for f, e in pairs):
         return False
-    return all(_same(blobs, file.location, entry) for file, entry in pairs)
-
-
-def _same(blobs: Blobs, location: str, entry: ManifestEntry) -> bool:
-    return not os.path.islink(location) and _holds(blobs, location, entry.digest)
+    return all(not os.path.islink(f.location) and _holds(blobs, f.location, e.digest) for f, e in pairs)
 
 
 def _holds(blobs: Blobs, path: str | Path, digest: str) -> bool:

@@ -63,7 +63,7 @@ def describe_tree(folder: Path, like: Manifest | None = None) -> Manifest:
     Large files that ``like``, an older manifest, names by their plain sha256 are named so here: what is the same, looks
     it.
     """
-    plain = {entry.path for entry in like or () if _is_plain(entry)}
+    plain = {e.path for e in like or () if e.parts is not None and e.digest != large_digest(e.size, e.parts)}
     entries = []
     for file in scan(folder):
         with open(file.location, "rb") as stream:
@@ -72,10 +72,6 @@ def describe_tree(folder: Path, like: Manifest | None = None) -> Manifest:
         digest = hashed.plain or hashed.digest
         entries.append(ManifestEntry(file.path, hashed.size, digest, file.executable, root))
     return Manifest.of(entries)
-
-
-def _is_plain(entry: ManifestEntry) -> bool:
-    return entry.parts is not None and entry.digest != large_digest(entry.size, entry.parts)
 
 
 def _walk(folder: str, base: str, root: str) -> Iterator[ScannedFile]:

@@ -256,7 +256,7 @@ def join(line: str, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"root": there.location, "vkey": str(made.vkey), "key": str(made.path), "request": made.request})
     else:
-        print_fields([("author", made.vkey.name), ("key", str(made.path)), ("root", there.location)])
+        print_fields([("author", name), ("key", str(made.path)), ("vkey", str(made.vkey)), ("root", there.location)])
         say(made.request)
         say(f"give that line to somebody who may enrol; then `export MARIN_ROOT={there.location}`", err=True)
 

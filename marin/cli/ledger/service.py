@@ -17,6 +17,7 @@ from ledger import AUTHORS_STREAM, Author, LedgerError, Log, LogService, RemoteS
 from marin.cli.options import flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
+from marin.process.text import several
 from marin.record.keys import known_authors, service_key
 from marin.record.root import Root, open_root
 from marin.record.trust.joined import split_address
@@ -106,9 +107,8 @@ def serve(options: ServeOptions) -> None:
         else:
             say(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
             if far is not None:
-                say(
-                    f"and to {len(enrolled(root))} enrolled authors at {options.at}: `marin ledger key invite {options.at}`"
-                )
+                people = several(len(enrolled(root)), "enrolled authors")
+                say(f"and to {people} at {options.at}: `marin ledger key invite {options.at}`")
         sys.stdout.flush()
         _tend(root, log, stop, ask, options.witness_every)
 

@@ -26,7 +26,7 @@ from marin.history.run import Run, plan_of, was_interrupted
 from marin.history.table.machine import rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.underway import underway
-from marin.kinds.families.experiment import ExperimentRegistered
+from marin.preregistration.called import people
 from marin.process.text import number_text, visible_json
 from marin.provenance.plugins import load_plugin
 from marin.recipe.objective import objective_plugins
@@ -178,18 +178,6 @@ def _contradiction(root: Root, view: Run) -> str:
     from marin.verify.agreement import contradiction
 
     return contradiction(root.history(), view.run)
-
-
-def people(root: Root, view: Run) -> list[tuple[str, str]]:
-    """Who trained, verified and registered, in a log that enrolled people."""
-    history = root.history()
-    if not len(history.written.authors):
-        return []
-    judged = dict.fromkeys(fact.actor for fact in (*view.verdicts, *view.claimed))
-    cited = view.started.body.experiment
-    registered = [fact.actor for fact in runs.facts(history, ExperimentRegistered, registration=cited) if cited]
-    found = {"trained by": [view.started.actor], "verified by": list(judged), "registered by": registered}
-    return [(title, ", ".join(names)) for title, names in found.items() if names]
 
 
 def claimants(root: Root, view: Run) -> str:

@@ -24,6 +24,7 @@ import ledger
 from marin.process.files import write_whole
 from marin.process.text import several
 
+UNPINNED = "nothing was compared with it, and nothing is pinned"
 MOST_LEAVES = 1 << 16
 """Of longer logs no leaf hashes are kept (32 bytes each): a shorter copy of one can not be told from a fork here."""
 _HASH = 32
@@ -130,9 +131,10 @@ class Pins:
         """Compare the log with its pin, and remember it; a line that says how it went. Without ``move`` nothing is
         written."""
         seen = self.compare(reader, storage, place, named=named)
-        if move:
-            self.keep(seen)
-        return seen.line
+        if not move:
+            return seen.line
+        self.keep(seen)
+        return seen.line.replace(UNPINNED, "its key and log checkpoint are pinned now")
 
     def compare(self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.
@@ -151,9 +153,7 @@ class Pins:
         pin = read_pin(path) if path.exists() else None
         if pin is None or (named and not pin.named and not set(pin.keys) & set(signers)):
             pin = Pin(checkpoint, signers, signers, {place: checkpoint.size}, named)
-            return PinCheck(
-                "first time that this log is seen here: its key and log checkpoint are pinned now", pin, reader
-            )
+            return PinCheck(f"first time that this log is seen here: {UNPINNED}", pin, reader)
         self._check_key(path, pin, signers, storage)
         newest = pin.checkpoint
         places = {**pin.places, place: max(checkpoint.size, pin.places.get(place, 0))}
@@ -225,7 +225,9 @@ class Pins:
         except OSError as error:
             raise _unusable(self.folder, str(error)) from error
         if seen.reader is not None:
-            write_whole(path.with_suffix(".leaves"), _leaves(seen.reader, seen.pin.checkpoint.size))
+            count = seen.pin.checkpoint.size
+            leaves = b"".join(map(seen.reader.leaf_hash, range(count))) if count <= MOST_LEAVES else b""
+            write_whole(path.with_suffix(".leaves"), leaves)
         write_whole(path, (json.dumps(seen.pin.as_json(), sort_keys=True) + "\n").encode())
 
     def _check_other_origins(self, origin: str, signers: Sequence[ledger.VerifierKey]) -> None:
@@ -320,10 +322,6 @@ def _unusable(path: Path, found: str) -> ledger.Unavailable:
         found=found,
         cure="restore the file from a copy; if you remove it, this log is seen for the first time again",
     )
-
-
-def _leaves(reader: ledger.LogReader, size: int) -> bytes:
-    return b"".join(reader.leaf_hash(index) for index in range(size)) if size <= MOST_LEAVES else b""
 
 
 def _ed25519(keys: Sequence[ledger.VerifierKey]) -> list[ledger.VerifierKey]:

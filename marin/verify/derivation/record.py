@@ -122,7 +122,8 @@ def read_record(history: History, run: str) -> RunRecord:
     registered = tuple(facts_in(history, ExperimentRegistered, registration=cited)) if cited else ()
     outside = _outside(history, run)
     gone = _withdrawn_states(view, (own, *taken.values()))
-    aside = tuple(item for item in outside if _is_of(item, gone) and item[1].stream == evaluation_stream(run))
+    told = (item for item in outside if is_evaluation(item[1].type) and item[1].stream == evaluation_stream(run))
+    aside = tuple(item for item in told if item[1].body.get("state") in gone)
     outside = [item for item in outside if item not in aside]
     evaluations = _evaluations(EvaluationRecorded, outside, run)
     measured = _evaluations(EvaluationMeasured, outside, run)
@@ -197,10 +198,6 @@ def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
         gone = withdrawn(stretch)
         states |= {saved.body.state for saved in facts(stretch, CheckpointSaved) if saved.index in gone}
     return states - {fact.body.state for fact in view.checkpoints}
-
-
-def _is_of(item: Indexed, states: set[str]) -> bool:
-    return is_evaluation(item[1].type) and item[1].body.get("state") in states
 
 
 def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](

@@ -148,7 +148,7 @@ def replay_segments(
     with WORKER.run(crews.run, setup, jobs) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(result)
-            report(sum(_wanted(positions, stretch) for stretch in stretches[: len(answers)]), job.where)
+            report(sum(at in stretch for stretch in stretches[: len(answers)] for at in positions), job.where)
             if answers[-1].outcome == "PASS" and done is not None:
                 for segment in job.segments:
                     done(segment, _of(answers[-1].losses, job, segment))
@@ -292,10 +292,6 @@ def _has(store: Store, artifact: str) -> bool:
         return store.has(artifact)
     except LedgerError:
         return True
-
-
-def _wanted(positions: Sequence[int], stretch: range) -> int:
-    return sum(position in stretch for position in positions)
 
 
 def _of(losses: Sequence[float], job: Job, segment: TrainSegment) -> Sequence[float]:

@@ -38,7 +38,7 @@ def test_init_again_changes_nothing(marin: Marin) -> None:
     again = marin("init")
     assert (first.status, again.status) == (0, 0)
     assert first.out == again.out
-    assert marin("init", "--quiet").data == b""
+    assert marin("init", "--quiet").data == marin("init", "-q").data == b""
     assert {file: file.read_bytes() for file in Path(".marin").rglob("*") if file.is_file()} == before
 
 

@@ -105,6 +105,21 @@ def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: py
     assert set(plain.split()) >= {word for cell in (*columns, *row) for word in cell.split()}
 
 
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_the_words_of_a_head_stay_whole_longer_than_those_below(width: int, monkeypatch: pytest.MonkeyPatch):
+    """A name of a column that is broken inside is no name that anybody could give to `--columns`."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    columns = ("run", "verified", "perplexity", "train.tokens_per_second")
+    row = ("lxujwfvu", "PASS, PARTIAL claimed by somebody-else@another-machine", "2476.7815", "12345.6789")
+    print_table(columns, [row], empty="")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert max(len(line.rstrip()) for line in plain.splitlines()) <= width
+    assert set(plain.split()) >= {*columns}
+
+
 @pytest.mark.parametrize(
     ("width", "shown"),
     [

@@ -114,6 +114,12 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
         ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
         ("seed: 0\norder", "seed: 1.5\norder", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),
+        (
+            "  samples: null\n",
+            "  samples: [Say]\n",
+            r"evaluation.samples: expected a mapping of prompts, max_tokens, temperature, seed or null, found \['Say'\]",
+        ),
+        ("lora: null\n", "lora: 3\n", r"params.yaml: lora: expected a mapping of rank, alpha, .* or null, found 3"),
         ("model:", "model: &a", r"params.yaml"),
         ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*duplicate key .num_heads."),
         ("model:", "model: [", r"params.yaml:\d+:\d+"),

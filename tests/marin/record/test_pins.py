@@ -110,9 +110,10 @@ def test_of_a_long_log_no_leaves_are_kept(pins: Pins, signer: Signer, monkeypatc
 
 def test_nothing_is_left_behind_unless_asked(pins: Pins, signer: Signer) -> None:
     log = log_of(signer, "ab")
-    check(pins, log, signer, move=False)
-    assert not pins.folder.exists()
-    check(pins, log, signer)
+    first = "first time that this log is seen here: "
+    said = check(pins, log, signer, move=False)
+    assert said == f"{first}nothing was compared with it, and nothing is pinned" and not pins.folder.exists()
+    assert check(pins, log, signer) == f"{first}its key and log checkpoint are pinned now"
     before = {path.name: path.read_bytes() for path in pins.folder.iterdir()}
     grow(log, signer, "c")
     check(pins, log, signer, move=False)

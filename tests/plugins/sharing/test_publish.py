@@ -69,6 +69,18 @@ def test_a_bucket_is_published_to_and_goes_on_where_it_was_cut_off(
     assert f"<td>{loss:.4f}</td>" in storage.read("index.html").decode(), "the front has the numbers"
 
 
+def test_a_missing_key_is_said_before_anything_is_sent(
+    marin: Marin, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").mkdir()
+    record_run(open_root(), tmp_path / "files", trained={})
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "gone.key"))
+    for dry in ([], ["--dry-run"]):
+        said = marin("publish", RUN, "--to", tmp_path / "site", *dry)
+        assert said.status == 3 and "there is no signing key" in said.err and "files of the store" not in said.err
+    assert not (tmp_path / "site").exists()
+
+
 def dossier_of(storage: Storage) -> str:
     page = storage.read(f"runs/{RUN}/index.html").decode()
     return page.partition("dossiers/")[2][:64]

@@ -56,6 +56,7 @@ def publish(
 
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))
+    root.signer()  # says that there is none before anything is sent
     source, target = root.store(), remote_store(dest, readonly=False)
     digests = needed_artifacts(root, view, source)
     plan = copied_artifacts(source, target, digests, jobs=jobs, verb="publish", dry_run=True)

@@ -15,7 +15,7 @@ from marin.history.names import data_of, model_of
 from marin.history.run import Run, representative
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
-from marin.preregistration.called import name_in
+from marin.preregistration.called import name_in, people
 from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
@@ -66,6 +66,7 @@ def front(
         name=name_in(root.history(), run),
         seal=seal_of(run),
         claim=claim_of(run, known),
+        people=people(root, run),
         cards=list(cards_of(run)),
         curve=curve_of(run),
         data=list(_data(known)),

@@ -4,5 +4,6 @@
   if (!location.protocol.startsWith("http")) return;
   const here = location.href.replace(/[?#].*$/, "").replace(/index\.html$/, "");
   const root = new URL("../..", here).href.replace(/\/$/, "");
+  document.querySelector("[data-unfilled]")?.remove();
   for (const node of document.querySelectorAll("[data-here]")) node.textContent = node.textContent.replace("ADDRESS", here).replace("ROOT", root);
 })();

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from recorded import RUN, record_run
 
-from ledger import Store, copy_artifacts, open_storage
+from ledger import Draft, Store, copy_artifacts, create_key, open_storage, sign_drafts
+from marin.cli import main
 from marin.history.runs import load
 from marin.plugins.sharing.pages import statement
 from marin.plugins.sharing.pages.judge import judge_publication, judge_site
@@ -20,6 +21,7 @@ from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
 from marin.plugins.sharing.pages.site import drawn_surely, write_site
 from marin.plugins.sharing.pages.statement import SignedPage, read_statement
 from marin.record.attestation import PAGES
+from marin.record.keys import enrol, new_author_key, request_of
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector
 from marin.verify.verdict import Verdict, judge_safely
@@ -140,6 +142,43 @@ def test_a_page_that_its_publisher_signed_and_the_log_contradicts_fails(root: Ro
     assert found.outcome == "PARTIAL" and any(PAGE in line and "not drawn again" in line for line in found.lines)
     resigned(root, site, PAGE, forged, at="100000")
     assert pages(root, site).outcome == "UNAVAILABLE", "drawn from a log that nobody has"
+
+
+def test_the_front_names_who_trained_and_who_verified_as_show_does(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Ada trains and publishes, Bob verifies too, and of a third nobody's signature is there."""
+    monkeypatch.chdir(project)
+    root = open_root()
+    enrol(root, new_author_key(root.verifier.name, "ada@desk").request)
+    bob = create_key(tmp_path / "bob.key", "bob@gpu")
+    enrol(root, request_of(bob))
+    record_run(root, project, trained={})
+    (event,) = [event for _, event in root.history().events(type="replay.completed/v1")]
+    bobs, carols = (Draft(event.type, event.stream, event.body, actor=name) for name in (None, "carol"))
+    with root.log() as log:
+        log.append([*sign_drafts(root.verifier.name, bob, [bobs]), carols])
+    publish(root, tmp_path / "site")
+    front = f"runs/{RUN}/index.html"
+    rows = ("<td>trained by</td><td>ada@desk</td>", "<td>verified by</td><td>ada@desk, carol (claimed), bob@gpu</td>")
+    assert all(row in (tmp_path / "site" / front).read_text() for row in rows)
+    assert main.run(["show", RUN]) == 0
+    told = dict(re.findall(r"^(trained by|verified by) +(.+?) *$", capsysbinary.readouterr().out.decode(), re.M))
+    assert told == {"trained by": "ada@desk", "verified by": "ada@desk, carol (claimed), bob@gpu"}
+    assert pages(root, tmp_path / "site").outcome == "PASS", "by a stranger, who has none of these keys"
+    honest = (tmp_path / "site" / front).read_bytes()
+    changed(b"<td>ada@desk</td>", b"<td>eve@desk</td>")(tmp_path / "site" / front)
+    assert pages(root, tmp_path / "site").lines[0].startswith(f"{front}: expected sha256:")
+    resigned(root, tmp_path / "site", front, (tmp_path / "site" / front).read_bytes())
+    found = pages(root, tmp_path / "site")
+    assert found.outcome == "FAIL" and "expected 'ada@desk" in found.lines[0] and "found 'eve@desk" in found.lines[0]
+    unnamed = re.sub(rb"<td>(trained|verified) by</td><td>[^<]*</td>", b"", honest)
+    resigned(root, tmp_path / "site", front, unnamed, by="sha256:" + "0" * 64)
+    found = pages(root, tmp_path / "site")
+    assert found.outcome == "PARTIAL" and any(
+        line == f"signed by their publisher, and not drawn again, as other software than this drew them: {front}"
+        for line in found.lines
+    ), "what an earlier release published, which named nobody, accuses nobody"
 
 
 def test_what_had_no_answer_when_it_was_published_accuses_nobody(root: Root, site: Path) -> None:

@@ -283,7 +283,14 @@ def test_a_stranger_finds_claim_numbers_and_the_command_with_the_address(
         *installed, command = page.locator("[data-here]").all_inner_texts()
         assert all(f" @ {address}/wheels/" in line and "#sha256=" in line for line in installed), installed
         assert command == f"marin verify {address}/runs/{RUN}/ --vkey '{root.verifier}'"
+        assert not page.get_by_text("ADDRESS stands for").count(), "there is nothing left to fill in"
         page.screenshot(path=shots / f"published-{scheme}-{width}.png", full_page=True)
+    plain = chromium.new_context(java_script_enabled=False)
+    without = plain.new_page()
+    without.goto(f"{address}/runs/{RUN}/index.html")
+    assert "marin verify ADDRESS " in without.locator("[data-here]").all_inner_texts()[-1]
+    assert without.get_by_text("ADDRESS stands for the address of this page").is_visible()
+    plain.close()
     page.get_by_role("link", name="the page that checks").click()
     assert page.url.endswith(f"check.html#{RUN}")
     page.close()

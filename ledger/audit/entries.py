@@ -78,7 +78,7 @@ def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Fac
             facts.findings.append(Finding(error.what, where, error.expected, error.found, stray=True))
             ids.append(bytes(_ID_BYTES))
             continue
-        ids.append(_id_hash(event["id"]))
+        ids.append(hashlib.blake2b(event["id"].encode(), digest_size=_ID_BYTES).digest())
         stream, seq = event["stream"], event["seq"]
         last = open_runs.get(stream)
         if last is not None and last[1] == seq:
@@ -313,10 +313,6 @@ def _room() -> Iterator[None]:
             found=str(error.strerror),
             cure="free some space, or set TMPDIR",
         ) from error
-
-
-def _id_hash(id: str) -> bytes:
-    return hashlib.blake2b(id.encode(), digest_size=_ID_BYTES).digest()
 
 
 def _artifacts(value: Any) -> Iterator[str]:

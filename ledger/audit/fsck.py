@@ -389,7 +389,8 @@ class _Audit:
             return
         if differs and stored is not None:
             above.rivals[tile.index] = _Rival(fold(stored), blame_tile, blame_below)
-        above.hashes.append(_fold_known(agreed))
+        known = [value for value in agreed if value is not None]
+        above.hashes.append(fold(known) if len(known) == len(agreed) else None)
 
     def _stored(self, tile: Tile) -> list[bytes] | None:
         data, path = self._read(tile, entries=False)
@@ -550,11 +551,6 @@ class _Audit:
             raise error
         where = path if error.where in ("", path) else f"{path}, {error.where}"
         self._find(error.what, where, error.expected, error.found)
-
-
-def _fold_known(hashes: list[bytes | None]) -> bytes | None:
-    known = [value for value in hashes if value is not None]
-    return fold(known) if len(known) == len(hashes) else None
 
 
 def _join(hashes: Sequence[bytes | None] | None) -> bytes:

@@ -112,7 +112,7 @@ def read_records(storage: Storage, name: str) -> Iterator[Record]:
 
 
 def _after(offset: int, record: Record) -> int:
-    return _aligned(offset + _PREFIX + len(record.note) + _bundle_size(record.entries))
+    return _aligned(offset + _PREFIX + len(record.note) + sum(len(entry) + 2 for entry in record.entries))
 
 
 def _parse(data: memoryview) -> Record | None:
@@ -130,10 +130,6 @@ def _parse(data: memoryview) -> Record | None:
     except Malformed:
         return None
     return Record(old_size, payload[:note_size], tuple(entries)) if len(entries) == count else None
-
-
-def _bundle_size(entries: Sequence[bytes]) -> int:
-    return sum(map(len, entries)) + 2 * len(entries)
 
 
 def _aligned(size: int) -> int:

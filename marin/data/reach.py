@@ -55,7 +55,8 @@ def expand(pattern: str, *, what: str) -> list[str]:
     """
     folders = _reach.get().folders
     if folders is not None:
-        allowed = [os.path.realpath(folder) for folder in (*folders, *_mirror())]
+        mirror = os.environ.get("MARIN_DATA")
+        allowed = [os.path.realpath(folder) for folder in (*folders, *([mirror] if mirror else []))]
         if ".." in Path(pattern).parts or not any(_below(_fixed(pattern), folder) for folder in allowed):
             raise _closed(what, pattern, "read:FOLDER")
         # A link inside of an allowed folder may lead out of it.
@@ -109,11 +110,6 @@ def redirected(url: str, location: str, hops: int) -> str:
     there = urljoin(url, location)
     check_address(there, origin=url)
     return there
-
-
-def _mirror() -> tuple[str, ...]:
-    folder = os.environ.get("MARIN_DATA")
-    return (folder,) if folder else ()
 
 
 def _fixed(pattern: str) -> str:

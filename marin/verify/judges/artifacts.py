@@ -50,7 +50,8 @@ def judge_artifacts(case: Case) -> Verdict:
     back excuse nothing that the others contradict."""
     found, absent = _Findings(), set[str]()
     named = named_artifacts(case.run)
-    read_by_content = _contents(case.run)
+    read_by_content = {view.output.artifact for view in case.run.steps.values() if outputs.by_content(view.output)}
+    read_by_content |= {fact.body.artifact for fact in retained_checkpoints(case.run)}
     with bar("artifacts", len(named)) as progress:
         for done, (digest, what) in enumerate(named.items()):
             try:
@@ -74,12 +75,6 @@ def judge_artifacts(case: Case) -> Verdict:
     if gone := len(case.run.checkpoints) - len(retained_checkpoints(case.run)):
         lines.append(f"{gone} training checkpoints were not asked for: the run lets them go (--keep-checkpoints)")
     return Verdict("PASS", tuple(lines))
-
-
-def _contents(run: Run) -> set[str]:
-    """Artifacts whose content is digested from their files."""
-    held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
-    return held | {fact.body.artifact for fact in retained_checkpoints(run)}
 
 
 def retained_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:

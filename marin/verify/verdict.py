@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, NotInstalled, Unsupported, UsageError
+from marin.kinds.claim import Claim
 from marin.provenance.extras import not_installed
 from marin.record.verdicts import NAMES, SHOWN
-from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.sampling import Mode
 

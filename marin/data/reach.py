@@ -81,21 +81,12 @@ def check_address(url: str, *, origin: str | None = None) -> None:
         raise _closed("dataset.url", url, f"network:{parts.hostname}")
     if origin is None:
         return
+    cure = "name the final address yourself"
     if parts.scheme != "https" and parts.scheme != first.scheme:
-        raise DataError(
-            "a redirect leaves https",
-            where=origin,
-            expected="https://",
-            found=url,
-            cure="name the final address yourself",
-        )
+        raise DataError("a redirect leaves https", where=origin, expected="https://", found=url, cure=cure)
     if parts.hostname != first.hostname and _is_private(parts.hostname or "") and not _is_private(first.hostname or ""):
         raise DataError(
-            "a redirect leads into a private network",
-            where=origin,
-            expected="a public address",
-            found=url,
-            cure="name the final address yourself",
+            "a redirect leads into a private network", where=origin, expected="a public address", found=url, cure=cure
         )
 
 

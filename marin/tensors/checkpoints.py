@@ -72,24 +72,14 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
         return _readable(lambda: describe_state(read_state(folder)), folder)
     sizes = {tensor.path: tensor.nbytes for tensor in expected.tensors}
     if sum(sizes.values()) > plausible_bytes(folder):
-        raise DataError(
-            "a checkpoint does not hold what is recorded of it",
-            where=folder.name,
-            expected=f"at most {plausible_bytes(folder)} bytes",
-            found=f"{sum(sizes.values())} bytes recorded",
-            cure="fetch the checkpoint again from its recorder",
-        )
+        most, found_bytes = f"at most {plausible_bytes(folder)} bytes", f"{sum(sizes.values())} bytes recorded"
+        raise _refused("a checkpoint does not hold what is recorded of it", folder.name, most, found_bytes)
     kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}}
     found = []
     for name in _arrays(kvstore, folder):
         if name not in sizes:
-            raise DataError(
-                "a checkpoint holds a tensor that its state has not",
-                where=name,
-                expected=f"{len(sizes)} tensors of state {expected.digest}",
-                found="another one",
-                cure="fetch the checkpoint again from its recorder",
-            )
+            tensors = f"{len(sizes)} tensors of state {expected.digest}"
+            raise _refused("a checkpoint holds a tensor that its state has not", name, tensors, "another one")
         found.append(array_info(kvstore, name, sizes[name]))
     return StateManifest.of(found)
 
@@ -106,13 +96,7 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     for key in keys:
         parts = _KEY.fullmatch(key)
         if parts is None or parts[1] not in names:
-            raise DataError(
-                "a checkpoint holds something that is no tensor",
-                where=key,
-                expected="chunks of arrays",
-                found="another key",
-                cure="fetch the checkpoint again from its recorder",
-            )
+            raise _refused("a checkpoint holds something that is no tensor", key, "chunks of arrays", "another key")
     return sorted(names)
 
 
@@ -120,10 +104,10 @@ def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
     try:
         return read()
     except (LedgerError, ValueError, OSError) as error:
-        raise DataError(
-            "a training checkpoint can not be read",
-            where=folder.name,
-            expected="the tensors of a state",
-            found=" ".join(str(error).split())[:200],
-            cure="fetch the checkpoint again from its recorder",
-        ) from error
+        found = " ".join(str(error).split())[:200]
+        raise _refused("a training checkpoint can not be read", folder.name, "the tensors of a state", found) from error
+
+
+def _refused(what: str, where: str, expected: str, found: str) -> DataError:
+    cure = "fetch the checkpoint again from its recorder"
+    return DataError(what, where=where, expected=expected, found=found, cure=cure)

@@ -426,12 +426,8 @@ class _Audit:
         for edge in doubtful:
             self._findings += edge.blame_tile + edge.blame_below
         if readable:
-            self._find(
-                "the signed root is not that of the entries",
-                checkpoint_path(self._log),
-                checkpoint.root.hex(),
-                "another root, whichever of the files is believed",
-            )
+            path, other = checkpoint_path(self._log), "another root, whichever of the files is believed"
+            self._find("the signed root is not that of the entries", path, checkpoint.root.hex(), other)
         return None
 
     def _pending(self, published: LogCheckpoint, edge: TileEdge | None) -> None:
@@ -524,11 +520,9 @@ class _Audit:
             return False
 
     def _path(self, tile: Tile) -> str:
-        return (
-            entries_path(Tile(0, tile.index, tile.width), self._log)
-            if tile.level == ENTRIES
-            else tile_path(tile, self._log)
-        )
+        if tile.level == ENTRIES:
+            return entries_path(Tile(0, tile.index, tile.width), self._log)
+        return tile_path(tile, self._log)
 
     def _tile_differs(self, tile: Tile, at: int, derived: bytes | None, stored: list[bytes] | None) -> Finding:
         what = "a leaf hash is not that of its entry" if tile.level == 0 else "a hash is not that of the tile below"

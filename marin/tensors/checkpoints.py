@@ -35,7 +35,7 @@ def checkpoint_files(path: str) -> bool:
 def stray_files(folder: Path) -> list[str]:
     """Files in ``folder`` that are not those of one form: anyone who reads another one would find another state."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    if is_sliced(folder):
+    if Sliced.is_in(folder):
         return [name for name in names if not SLICED_FILES.fullmatch(name)]
     if not is_packed(folder):
         return [name for name in names if not OCDBT_FILES.fullmatch(name)]
@@ -45,11 +45,6 @@ def stray_files(folder: Path) -> list[str]:
         return ["state.json"]
     own = {"state.json", *(f"tensors/{index:05d}" for index in range(count))}
     return [name for name in names if name not in own]
-
-
-def is_sliced(folder: Path) -> bool:
-    """Whether a checkpoint is a state in slices."""
-    return (folder / "slices.json").is_file()
 
 
 def is_packed(folder: Path) -> bool:
@@ -66,7 +61,7 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
     Raises:
         DataError: it is not a checkpoint, or holds more than ``expected``.
     """
-    if is_sliced(folder):
+    if Sliced.is_in(folder):
         return _readable(lambda: Sliced.of_folder(folder).described(), folder)
     if is_packed(folder):
         return _readable(lambda: describe_state(read_state(folder)), folder)

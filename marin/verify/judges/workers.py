@@ -7,7 +7,6 @@ Results come in the order of the train steps, so the first difference is the ear
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +33,6 @@ from marin.work.placed import Seat, Worker
 
 if TYPE_CHECKING:
     from marin.verify.jax.replay import SegmentReplay
-
-logger = logging.getLogger(__name__)
 
 
 class ReplaySetup(msgspec.Struct, frozen=True):
@@ -228,8 +225,8 @@ class SegmentWorker:
     def _refused(job: Job, error: LedgerError) -> SegmentResult:
         segment = job.segments[0]
         if isinstance(error, Tampered):
-            expected, what = error.expected or segment.start_state, error.what
-            why = f"the stored state before it is not the recorded one ({what})"
+            expected = error.expected or segment.start_state
+            why = f"the stored state before it is not the recorded one ({error.what})"
             return SegmentResult("FAIL", Divergence(segment.start, (), expected, error.found, why))
         return SegmentResult(outcome_of(error), line=f"{job.where}: {error}")
 

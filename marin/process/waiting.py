@@ -87,13 +87,10 @@ class _Wait:
     def _sentence(self, so_far: float) -> str:
         last = last_waits().get(self.what)
         told = [] if so_far < AGAIN else [f"{so_far:.0f} s so far"]
-        told += (
-            [f"about {last:.0f} s the last time here"]
-            if last is not None
-            else ["a first time here"]
-            if not told
-            else []
-        )
+        if last is not None:
+            told.append(f"about {last:.0f} s the last time here")
+        elif not told:
+            told.append("a first time here")
         return f"{self.what} ({', '.join(told)})" if told else self.what
 
 

@@ -323,11 +323,9 @@ class Verification:
 
     def _ledger(self, case: Case) -> Verdict:
         """Of a run that a later phase continues, its events alone: the log is one."""
-        return (
-            judge_events(case)
-            if self.until is not None
-            else judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
-        )
+        if self.until is not None:
+            return judge_events(case)
+        return judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)

@@ -149,9 +149,8 @@ class Leases:
 
     def _sign(self, who: Holder | LeaseTaken, until: str, term: timedelta, at: datetime) -> None:
         """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
-        at = min(
-            max(at, _EARLIEST), utc_now() + SKEW
-        )  # also where a log says of an event that it is from the year 9999
+        # Also where a log says of an event that it is from the year 9999.
+        at = min(max(at, _EARLIEST), utc_now() + SKEW)
         try:
             end = min(parse_time(until), at + SKEW + TERM)
         except LedgerError:

@@ -55,8 +55,7 @@ def expand(pattern: str, *, what: str) -> list[str]:
     """
     folders = _reach.get().folders
     if folders is not None:
-        mirror = os.environ.get("MARIN_DATA")
-        allowed = [os.path.realpath(folder) for folder in (*folders, *([mirror] if mirror else []))]
+        allowed = [os.path.realpath(folder) for folder in (*folders, *_mirror())]
         if ".." in Path(pattern).parts or not any(_below(_fixed(pattern), folder) for folder in allowed):
             raise _closed(what, pattern, "read:FOLDER")
         # A link inside of an allowed folder may lead out of it.
@@ -81,12 +80,21 @@ def check_address(url: str, *, origin: str | None = None) -> None:
         raise _closed("dataset.url", url, f"network:{parts.hostname}")
     if origin is None:
         return
-    cure = "name the final address yourself"
     if parts.scheme != "https" and parts.scheme != first.scheme:
-        raise DataError("a redirect leaves https", where=origin, expected="https://", found=url, cure=cure)
+        raise DataError(
+            "a redirect leaves https",
+            where=origin,
+            expected="https://",
+            found=url,
+            cure="name the final address yourself",
+        )
     if parts.hostname != first.hostname and _is_private(parts.hostname or "") and not _is_private(first.hostname or ""):
         raise DataError(
-            "a redirect leads into a private network", where=origin, expected="a public address", found=url, cure=cure
+            "a redirect leads into a private network",
+            where=origin,
+            expected="a public address",
+            found=url,
+            cure="name the final address yourself",
         )
 
 
@@ -101,6 +109,11 @@ def redirected(url: str, location: str, hops: int) -> str:
     there = urljoin(url, location)
     check_address(there, origin=url)
     return there
+
+
+def _mirror() -> tuple[str, ...]:
+    folder = os.environ.get("MARIN_DATA")
+    return (folder,) if folder else ()
 
 
 def _fixed(pattern: str) -> str:

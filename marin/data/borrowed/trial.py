@@ -97,9 +97,13 @@ def _ended(data: bytes) -> str:
     status, short = ended.returncode, _seconds() < SECONDS
     if status in _ENDED_BY_OTHERS or (short and status == -signal.SIGXCPU):
         raise _unsaid(f"status {status}")
-    if status == -signal.SIGXCPU:
-        return f"no end after {SECONDS} s of a processor"
-    return f"status {status}" if status else ""
+    return (
+        f"no end after {SECONDS} s of a processor"
+        if status == -signal.SIGXCPU
+        else f"status {status}"
+        if status
+        else ""
+    )
 
 
 def _unsaid(found: str) -> Unavailable:

@@ -68,13 +68,13 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
     sizes = {tensor.path: tensor.nbytes for tensor in expected.tensors}
     if sum(sizes.values()) > plausible_bytes(folder):
         most, found_bytes = f"at most {plausible_bytes(folder)} bytes", f"{sum(sizes.values())} bytes recorded"
-        raise _refused("a checkpoint does not hold what is recorded of it", folder.name, most, found_bytes)
+        raise _unlike("a checkpoint does not hold what is recorded of it", folder.name, most, found_bytes)
     kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}}
     found = []
     for name in _arrays(kvstore, folder):
         if name not in sizes:
             tensors = f"{len(sizes)} tensors of state {expected.digest}"
-            raise _refused("a checkpoint holds a tensor that its state has not", name, tensors, "another one")
+            raise _unlike("a checkpoint holds a tensor that its state has not", name, tensors, "another one")
         found.append(array_info(kvstore, name, sizes[name]))
     return StateManifest.of(found)
 
@@ -91,7 +91,7 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     for key in keys:
         parts = _KEY.fullmatch(key)
         if parts is None or parts[1] not in names:
-            raise _refused("a checkpoint holds something that is no tensor", key, "chunks of arrays", "another key")
+            raise _unlike("a checkpoint holds something that is no tensor", key, "chunks of arrays", "another key")
     return sorted(names)
 
 
@@ -100,9 +100,9 @@ def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
         return read()
     except (LedgerError, ValueError, OSError) as error:
         found = " ".join(str(error).split())[:200]
-        raise _refused("a training checkpoint can not be read", folder.name, "the tensors of a state", found) from error
+        raise _unlike("a training checkpoint can not be read", folder.name, "the tensors of a state", found) from error
 
 
-def _refused(what: str, where: str, expected: str, found: str) -> DataError:
+def _unlike(what: str, where: str, expected: str, found: str) -> DataError:
     cure = "fetch the checkpoint again from its recorder"
     return DataError(what, where=where, expected=expected, found=found, cure=cure)

@@ -173,7 +173,7 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             inputs["tokens"],
             inputs["tokenizer"],
             segments,
-            _listed(case, lists),
+            _tensors(case, lists),
             case.store,
             case.execution,
             progress,
@@ -316,9 +316,9 @@ def training_lines(
 
 def _state(case: Case, digest: str) -> StateManifest | None:
     """The recorded list of tensors of a state, if it is there and is what the digest says."""
-    return _listed(case, [fact.body.manifest for fact in case.run.checkpoints if fact.body.state == digest], digest)
+    return _tensors(case, [fact.body.manifest for fact in case.run.checkpoints if fact.body.state == digest], digest)
 
 
-def _listed(case: Case, lists: Sequence[str], state: str = "") -> StateManifest | None:
+def _tensors(case: Case, lists: Sequence[str], state: str = "") -> StateManifest | None:
     found = (listed_tensors(case.store, listed, state) for listed in lists)
     return next(filter(None, found), None)

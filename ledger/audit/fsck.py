@@ -413,7 +413,8 @@ class _Audit:
             return
         if differs and stored is not None:
             above.rivals[tile.index] = _Rival(fold(stored), blame_tile, blame_below)
-        above.hashes.append(_fold_known(agreed))
+        known = [value for value in agreed if value is not None]
+        above.hashes.append(fold(known) if len(known) == len(agreed) else None)
 
     def _stored(self, tile: Tile) -> list[bytes] | None:
         data, path = self._read(tile, entries=False)
@@ -449,12 +450,8 @@ class _Audit:
         for edge in doubtful:
             self._findings += edge.blame_tile + edge.blame_below
         if readable:
-            self._find(
-                "the signed root is not that of the entries",
-                checkpoint_path(self._log),
-                checkpoint.root.hex(),
-                "another root, whichever of the files is believed",
-            )
+            path, other = checkpoint_path(self._log), "another root, whichever of the files is believed"
+            self._find("the signed root is not that of the entries", path, checkpoint.root.hex(), other)
         return None
 
     def _pending(self, published: LogCheckpoint, edge: TileEdge | None) -> None:
@@ -548,11 +545,9 @@ class _Audit:
             return False
 
     def _path(self, tile: Tile) -> str:
-        return (
-            entries_path(Tile(0, tile.index, tile.width), self._log)
-            if tile.level == ENTRIES
-            else tile_path(tile, self._log)
-        )
+        if tile.level == ENTRIES:
+            return entries_path(Tile(0, tile.index, tile.width), self._log)
+        return tile_path(tile, self._log)
 
     def _tile_differs(self, tile: Tile, at: int, derived: bytes | None, stored: list[bytes] | None) -> Finding:
         what = "a leaf hash is not that of its entry" if tile.level == 0 else "a hash is not that of the tile below"
@@ -575,11 +570,6 @@ class _Audit:
             raise error
         where = path if error.where in ("", path) else f"{path}, {error.where}"
         self._find(error.what, where, error.expected, error.found)
-
-
-def _fold_known(hashes: list[bytes | None]) -> bytes | None:
-    known = [value for value in hashes if value is not None]
-    return fold(known) if len(known) == len(hashes) else None
 
 
 def _hex(value: bytes | None) -> str:

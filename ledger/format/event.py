@@ -85,8 +85,7 @@ class Event:
     @classmethod
     def decode(cls, entry: bytes) -> Event:
         """The event of an entry; ``Malformed`` unless the bytes are exactly those of an event."""
-        value = parse_event(entry)
-        return cls(**value)
+        return cls(**parse_event(entry))
 
 
 def parse_event(entry: bytes) -> dict[str, Any]:
@@ -166,15 +165,7 @@ class Draft:
         """This draft in its place. Checks all that an envelope asks for."""
         assert self.id is not None  # drawn above
         event = Event(self.id, self.type, self.stream, seq, self.time or time, self.actor or actor, self.body)
-        _check_envelope(
-            actor=event.actor,
-            body=event.body,
-            id=event.id,
-            seq=seq,
-            stream=event.stream,
-            time=event.time,
-            type=event.type,
-        )
+        _check_envelope(**{field: getattr(event, field) for field in _FIELDS})
         return event
 
     def entry(self, seq: int, time: str, actor: str) -> bytes:

@@ -238,12 +238,13 @@ def _events_among(db: sqlite3.Connection, entries: Iterable[tuple[int, bytes]]) 
     ids = set[str]()
     for index, entry in entries:
         try:
-            row = _event_row(index, entry)
+            event = parse_event(entry)
+            body = canonical_bytes(event["body"]).decode()
         except Malformed as error:
             found = ": ".join(part for part in (error.what, error.where, error.found) if part)
             _keep(db, Stray(index, "", error.expected or "an event", found), entry)
             continue
-        id, stream, seq = row[1], row[3], row[4]
+        id, stream, seq = event["id"], event["stream"], event["seq"]
         if stream not in numbers:
             (last,) = db.execute("SELECT MAX(seq) FROM events WHERE stream = ?", (stream,)).fetchone()
             numbers[stream] = 0 if last is None else last + 1
@@ -254,7 +255,7 @@ def _events_among(db: sqlite3.Connection, entries: Iterable[tuple[int, bytes]]) 
         else:
             numbers[stream] += 1
             ids.add(id)
-            yield row
+            yield index, id, event["type"], stream, seq, event["time"], event["actor"], body
 
 
 def _keep(db: sqlite3.Connection, stray: Stray, entry: bytes) -> None:
@@ -276,9 +277,3 @@ def _field(name: str) -> str:
     if not name.isidentifier():  # it becomes a part of a statement
         raise Refused("no name of a field", where="the projection of events", found=name[:80])
     return name
-
-
-def _event_row(index: int, entry: bytes) -> _Row:
-    fields = parse_event(entry)
-    body = canonical_bytes(fields["body"]).decode()
-    return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"], body)

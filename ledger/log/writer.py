@@ -380,16 +380,11 @@ class Log(AbstractContextManager["Log"]):
         if seq is None:
             seq = self._index.length(stream)
         entry = draft.entry(seq, now, self._actor)
-        if draft.expect_seq is not None:
-            _check_seq(draft, seq)
-        time = now
-        if draft.time is not None:
-            self._check_time(draft)
-            time = draft.time
+        _check_seq(draft, seq)
+        self._check_time(draft)
         placed = Placed(id, stream, seq, batch.end, entry, leaf_hash(entry))
         batch.add(placed)
-        if time > batch.time:
-            batch.time = time
+        batch.time = max(batch.time, now if draft.time is None else draft.time)
         return placed
 
     def _placed(self, id: str, index: int) -> Placed:
@@ -447,9 +442,6 @@ class Log(AbstractContextManager["Log"]):
         if batch is not None:
             batch.fail(error)
 
-    def _at_rest(self) -> bool:
-        return self._syncing is None
-
     def _check_open(self) -> None:
         if self._closed:
             raise Refused("the log is closed", cure="open it again to append")
@@ -459,7 +451,7 @@ class Log(AbstractContextManager["Log"]):
         if self._syncing is not None:
             self._waiting += 1  # no other sync begins before it was this one's turn
             try:
-                self._idle.wait_for(self._at_rest)
+                self._idle.wait_for(lambda: self._syncing is None)
             finally:
                 self._waiting -= 1
                 self._idle.notify_all()

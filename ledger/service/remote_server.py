@@ -14,7 +14,6 @@ committed together.
 from __future__ import annotations
 
 import hashlib
-import logging
 import socket
 import ssl
 import tempfile
@@ -38,7 +37,6 @@ from ledger.store.blobs.hashing import hash_file
 from ledger.store.layout import BLOBS, LEASES, PARTS, STORE, TREES, digest_of
 from ledger.store.parts import PartHashes
 
-_LOG = logging.getLogger(__name__)
 _STRANGERS = 64
 _CLIENTS = 256
 _HANDSHAKE_SECONDS = 10.0

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +36,6 @@ from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Locked, 
 from ledger.format.budgets import BUDGETS, exceeded
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
-_LOG = logging.getLogger(__name__)
 _THREADS = 16
 _PIECE = 8 * 1024 * 1024
 _PIECES_AT_ONCE = 4

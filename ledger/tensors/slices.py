@@ -263,17 +263,13 @@ class Sliced:
     @cached_property
     def _offsets(self) -> Sequence[Mapping[str, int]]:
         """For each slice, where each tensor begins in its file."""
-        paths = [tensor.path for tensor in self.state.tensors]
-        return [
-            dict(
-                zip(
-                    paths,
-                    accumulate((self._length(one, number) for one in self.state.tensors), initial=0),
-                    strict=False,
-                )
-            )
-            for number in range(self.form.slices)
-        ]
+        state = self.state.tensors
+
+        def of_slice(number: int) -> Mapping[str, int]:
+            begins = accumulate((self._length(tensor, number) for tensor in state), initial=0)
+            return dict(zip((tensor.path for tensor in state), begins, strict=False))
+
+        return [of_slice(number) for number in range(self.form.slices)]
 
 
 def write_slices(
@@ -351,11 +347,6 @@ def load_slices(store: Store, tree: str) -> dict[str, NDArray[Any]]:
             cure="put the state again, or pull it from a remote",
         )
     return arrays
-
-
-def is_sliced(folder: Path) -> bool:
-    """Whether a folder holds a state in slices."""
-    return (folder / FORM).is_file() and (folder / STATE).is_file()
 
 
 def slice_bytes(state: tensors.StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:

@@ -171,7 +171,8 @@ class TensorHasher:
             self._seen += len(piece)
             view = view[room:]
             if self._seen % TILE_SIZE == 0:
-                self._close_tile()
+                self._leaves.append(self._tile.digest())
+                self._tile = _leaf_hasher()
 
     def digest(self) -> str:
         """The digest of the whole tensor, once all its bytes were given; ``Refused`` before."""
@@ -185,10 +186,6 @@ class TensorHasher:
             )
         open_tile = [self._tile.digest()] if self._seen % TILE_SIZE else []
         return _bind(self._dtype, self._shape, self._leaves + open_tile)
-
-    def _close_tile(self) -> None:
-        self._leaves.append(self._tile.digest())
-        self._tile = _leaf_hasher()
 
 
 def tensor_digest(array: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from ledger.errors import Malformed
 
-_INTEGER, _OCTETS, _OBJECT, _SEQUENCE, _SET, _TIME = 0x02, 0x04, 0x06, 0x30, 0x31, 0x18
+_INTEGER, _OCTETS, _OBJECT, _SEQUENCE, _TIME = 0x02, 0x04, 0x06, 0x30, 0x18
 _MILLIS, _MICROS, _EXPLICIT = 0x80, 0x81, 0xA0
 _TOKEN_INFO: Final = bytes.fromhex("2a864886f70d0109100104")
 """id-ct-TSTInfo, 1.2.840.113549.1.9.16.1.4."""

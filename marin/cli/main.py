@@ -194,7 +194,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except OSError as error:
         if error.errno == errno.EPIPE:
-            silence_stdout()
+            # Nobody reads our output any more: what is still buffered goes nowhere, without a message at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
         if debug:
             raise
@@ -282,11 +283,6 @@ def explain_os_error(error: OSError) -> str:
 def complain(message: str) -> None:
     """One line on stderr."""
     say(f"marin: {' '.join(message.split())}", err=True)
-
-
-def silence_stdout() -> None:
-    """Nobody reads our output any more: what is still buffered goes nowhere, without a message at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -107,18 +107,14 @@ def _stopped(signal: str, results: RunResults) -> list[Draft]:
     running = [state.step for state in run.states.values() if state.state == "running"]
     if run.status != "open" or step is None or running:  # anyone who executes one goes on
         return []
-    stopped = between_steps(step.name, signal)
-    identity = results.identity(step, made)
-    return [Attempt(run.run, step.name, identity).failed(stopped)]
+    stopped = interrupted_at(f"before step {step.name}", signal)
+    return [Attempt(run.run, step.name, results.identity(step, made)).failed(stopped)]
 
 
-def between_steps(step: str, signal: str) -> Interrupted:
-    """What is said where a run was stopped before this step."""
+def interrupted_at(where: str, signal: str) -> Interrupted:
+    """What is said where a user stopped a run: in a step, or before one."""
     return Interrupted(
-        "interrupted",
-        where=f"before step {step}",
-        found=signal,
-        cure="run the same command again: it goes on from here",
+        "interrupted", where=where, found=signal, cure="run the same command again: it goes on from here"
     )
 
 

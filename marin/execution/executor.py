@@ -29,7 +29,13 @@ from typing import Any, Literal
 from ledger import Draft, LedgerError, Receipt, Refused
 from marin.errors import Interrupted, LeaseLost, MissingEvidence, Paused, StoppedByFollower, UsageError
 from marin.execution import continued, tracker
-from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
+from marin.execution.completion import (
+    append_fenced,
+    complete_open_runs,
+    interrupted_at,
+    interrupted_between_steps,
+    rest,
+)
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, StepLease, Unleased
@@ -145,7 +151,7 @@ def stopped_before(
     """Say of the open run of ``plan`` that ``signal`` stopped it before the step ``name`` began; what to raise then."""
     results = _at_rest(name, plan, recipe, root, project).results(root.history(), None)
     interrupted_between_steps(root, [results], signal)
-    return between_steps(name, signal)
+    return interrupted_at(f"before step {name}", signal)
 
 
 def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageOutcome:
@@ -240,10 +246,8 @@ class _Stage:
     def bring(self, identity: str, workspace: Workspace) -> StageOutcome | None:
         """Find or make the output, in ``workspace``, record it, and write the files; None where another executor is at work on
         it, or where the step is another one than ``identity`` by now."""
-        if not self.force:
-            present = self._present_in_completed()
-            if present is not None:
-                return present
+        if not self.force and (present := self._present_in_completed()) is not None:
+            return present
         situation = self.read()
         if situation.identity != identity:
             return None
@@ -361,12 +365,7 @@ class _Stage:
             except KeyboardInterrupt as signal:
                 if not self.lease.begun:
                     raise
-                stopped = Interrupted(
-                    "interrupted",
-                    where=f"step {name}",
-                    found=str(signal),
-                    cure="run the same command again: it goes on from here",
-                )
+                stopped = interrupted_at(f"step {name}", str(signal))
                 with interruption.shield():
                     self._record_failure(attempt, stopped)
                 raise stopped from signal
@@ -540,7 +539,6 @@ class _Stage:
         source = provenance(code_folder())
         if source.diff:
             self.root.store().put_bytes(source.diff)
-        continues = self._continued_run()
         arms = load_plugin("marin.registrations", "arms", "a registered experiment")
         return events.RunStarted(
             run=run,
@@ -550,7 +548,7 @@ class _Stage:
             recipe=recorded(self.recipe),
             code={**source.describe(), "steps": dict(self.code.steps)},
             environment=environment.describe(self.code.lock, settings(self.recipe.arithmetic, self.execution)),
-            continues=continues,
+            continues=self._continued_run(),
             experiment=arms.citation(self.root.history(), self.recipe, self.plan.name),
             pinned=dict(self.plan.pinned),
         )

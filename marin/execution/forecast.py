@@ -12,7 +12,7 @@ from typing import Literal
 from ledger import Store
 from marin.execution.plan import CodeIdentity, Plan, step_config, step_identity
 from marin.history.changes import reason
-from marin.history.runs import History, completions
+from marin.history.executions import History, completions
 from marin.provenance.code import code_folder, files_listing
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, estimate, work_of
 from marin.recipe.schema import Recipe

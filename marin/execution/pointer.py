@@ -86,44 +86,29 @@ def read_pointer(path: Path) -> Pointer:
         data = path.read_bytes()
     except FileNotFoundError:
         raise NotFound("no pointer", where=str(path), expected="a pointer file", cure="run `dvc repro`") from None
-    cure = f"restore it with `git checkout {path.name}` in its folder, or make it again with `dvc repro`"
+
+    def malformed(what: str, expected: str, found: str, *, field: str = "") -> Malformed:
+        cure = f"restore it with `git checkout {path.name}` in its folder, or make it again with `dvc repro`"
+        where = f"{path}: {field}" if field else str(path)
+        return Malformed(what, where=where, expected=expected, found=found, cure=cure)
+
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Malformed(
-            "pointer is not JSON", where=str(path), expected="a pointer", found=str(error), cure=cure
-        ) from None
+        raise malformed("pointer is not JSON", "a pointer", str(error)) from None
     if not isinstance(value, dict) or set(value) != set(_FIELDS):
         found = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
-        raise Malformed(
-            "pointer has other fields", where=str(path), expected=", ".join(_FIELDS), found=found, cure=cure
-        )
+        raise malformed("pointer has other fields", ", ".join(_FIELDS), found)
     for name, valid in _FIELDS.items():
         if not valid(value[name]):
-            raise Malformed(
-                "pointer has a bad field",
-                where=f"{path}: {name}",
-                expected="digest, kind, size of an output",
-                found=repr(value[name]),
-                cure=cure,
-            )
+            raise malformed("pointer has a bad field", "digest, kind, size of an output", repr(value[name]), field=name)
     try:
         parse_digest(value["digest"])
     except Malformed as error:
-        raise Malformed(
-            "pointer has a bad digest",
-            where=f"{path}: digest",
-            expected="sha256:<64 hex digits>",
-            found=repr(value["digest"]),
-            cure=cure,
-        ) from error
+        found = repr(value["digest"])
+        raise malformed("pointer has a bad digest", "sha256:<64 hex digits>", found, field="digest") from error
     pointer = Pointer(digest=value["digest"], kind=value["kind"], size=value["size"])
     if pointer.encode() != data:
-        raise Malformed(
-            "pointer is not in its one form",
-            where=str(path),
-            expected="sorted keys, indented by two spaces",
-            found="other bytes for the same content",
-            cure=cure,
-        )
+        expected = "sorted keys, indented by two spaces"
+        raise malformed("pointer is not in its one form", expected, "other bytes for the same content")
     return pointer

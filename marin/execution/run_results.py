@@ -76,10 +76,7 @@ class RunResults:
         for step in self.plan.steps:
             if step.name in known or any(name not in known for name in step.inputs):
                 continue
-            if (pin := self._pin(step.name)) is not None:
-                known[step.name] = pin
-                continue
-            found = self._quietly(step, self.identity(step, known))
+            found = self._pin(step.name) or self._quietly(step, self.identity(step, known))
             if found is not None:
                 known[step.name] = found
         return known

@@ -110,10 +110,6 @@ class Companion(Protocol):
         """The run has the step's output, by whatever way: do what is still lacking."""
 
 
-def _no_plugin(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class StepDefinition:
     """A node that a plan can hold. ``config`` picks the part of the recipe that decides this step's bits (its digest is
@@ -131,7 +127,7 @@ class StepDefinition:
     devices: Literal["none", "one", "all"] = "none"
     """What it computes with: no device, one whatever the command line says, or as many as the command line says."""
 
-    plugins: Callable[[Recipe], tuple[tuple[str, str], ...]] = _no_plugin
+    plugins: Callable[[Recipe], tuple[tuple[str, str], ...]] = lambda recipe: ()
     """Groups and names of the plugins that it asks for under a recipe: their code is the step's."""
 
     def code(self, recipe: Recipe) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b32encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Literal
@@ -103,6 +104,13 @@ class ExecutedRun:
                 cure=f"it is looked at by `marin show {self.run}`, and executed again by `marin verify {self.run} --by COMMAND`",
             )
         return from_plain(self.started.body.recipe, where=f"run {self.run}")
+
+    @property
+    def readable_recipe(self) -> Recipe | None:
+        """:attr:`recipe`; None where there is none, or it is of another version: what needs it says so."""
+        with suppress(UsageError):
+            return self.recipe
+        return None
 
     @property
     def is_loop(self) -> bool:

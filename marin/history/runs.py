@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ledger import Event
 from marin.errors import MissingEvidence, UsageError
 from marin.history.executions import History as History
-from marin.history.executions import bodies_of as bodies_of
-from marin.history.executions import completions as completions
 from marin.history.executions import evaluation_stream as evaluation_stream
 from marin.history.executions import facts as facts
-from marin.history.executions import facts_of as facts_of
 from marin.history.executions import fold_stream
 from marin.history.executions import is_a as is_a
 from marin.history.executions import read_fact as read_fact

@@ -23,26 +23,18 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
     if not sys.stderr.isatty():
         yield _report_to_log(name, total)
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
     from rich.text import Text
 
-    class Left(ProgressColumn):
+    class Left(bars.ProgressColumn):
         """The time that remains; the seconds of a wait while there is one, or of the bar itself where nobody knows."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._remaining = TimeRemainingColumn()
+            self._remaining = bars.TimeRemainingColumn()
 
-        def render(self, task: Task) -> Text:
+        def render(self, task: bars.Task) -> Text:
             passed = so_far()
             if passed is None and task.time_remaining is None:
                 passed = task.elapsed
@@ -50,10 +42,10 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
                 return self._remaining.render(task)
             return Text(f"{passed:.0f} s so far", style="progress.elapsed")
 
-    class Rate(ProgressColumn):
+    class Rate(bars.ProgressColumn):
         """How many of them a second, or how long one takes."""
 
-        def render(self, task: Task) -> Text:
+        def render(self, task: bars.Task) -> Text:
             speed = task.speed or 0.0
             return Text(
                 "" if not speed else f"{speed:,.1f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each", style="dim"
@@ -61,14 +53,14 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
 
     console = Console(file=sys.stderr)  # of now: what a library writes meanwhile may be led elsewhere
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
         Rate(),
         Left(),
-        TextColumn("{task.fields[note]}", markup=False),
+        bars.TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bars.Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(visible(name), total=total or None, completed=done, note="")
         yield lambda completed, note: progress.update(task, completed=completed, note=visible(note))
 

@@ -72,7 +72,9 @@ class _Wait:
                 logger.info("%s", self._sentence(self.so_far()))
             elif not looked_at:
                 logger.info("%s", self._sentence(self.so_far()))
-            elif not _led_through_a_bar() and logger.isEnabledFor(logging.INFO):
+            # Where a bar of this process stands on the terminal, ``rich`` makes a line of everything that is written
+            # meanwhile, and the bar itself counts (:func:`so_far`).
+            elif not hasattr(sys.stderr, "rich_proxied_file") and logger.isEnabledFor(logging.INFO):
                 counted = True
                 _on_terminal(f"  {self.so_far():.0f} s so far")
         if counted:
@@ -85,20 +87,11 @@ class _Wait:
     def _sentence(self, so_far: float) -> str:
         last = last_waits().get(self.what)
         told = [] if so_far < AGAIN else [f"{so_far:.0f} s so far"]
-        told += (
-            [f"about {last:.0f} s the last time here"]
-            if last is not None
-            else ["a first time here"]
-            if not told
-            else []
-        )
+        if last is not None:
+            told.append(f"about {last:.0f} s the last time here")
+        elif not told:
+            told.append("a first time here")
         return f"{self.what} ({', '.join(told)})" if told else self.what
-
-
-def _led_through_a_bar() -> bool:
-    """Whether a bar of this process stands on the terminal: ``rich`` makes a line of everything that is written meanwhile, and
-    the bar itself counts (:func:`so_far`)."""
-    return hasattr(sys.stderr, "rich_proxied_file")
 
 
 def _on_terminal(text: str) -> None:

@@ -14,7 +14,6 @@ import msgspec
 from ledger import Draft
 from marin.errors import MarinError
 from marin.kinds.body import Body as Body
-from marin.kinds.body import Digest as Digest
 from marin.kinds.body import HexFloat as HexFloat
 from marin.kinds.body import Json as Json
 from marin.kinds.body import Output as Output

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -146,6 +147,15 @@ def content_mismatches(output: Output, folder: Path) -> Iterator[Mismatch]:
     for field, expected, actual in zip(("digest", "size"), (output.digest, output.size), found, strict=True):
         if expected != actual:
             yield Mismatch(field, str(expected), str(actual))
+
+
+def listed_tensors(store: Store, listed: str | None, state: str = "") -> StateManifest | None:
+    """The list of a state's tensors that is stored as ``listed``, which only helps to name them; None where none was recorded, it
+    is not there, is no list, or is of another state than ``state``."""
+    with suppress(LedgerError):
+        found = StateManifest.parse(store.read(listed)) if listed is not None else None
+        return found if found is not None and state in ("", found.digest) else None
+    return None
 
 
 def checkpoint_mismatches(state: str, listed: bytes, folder: Path) -> Iterator[Mismatch]:

@@ -35,7 +35,7 @@ def checkpoint_files(path: str) -> bool:
 def stray_files(folder: Path) -> list[str]:
     """Files in ``folder`` that are not those of one form: anyone who reads another one would find another state."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    if is_sliced(folder):
+    if Sliced.is_in(folder):
         return [name for name in names if not SLICED_FILES.fullmatch(name)]
     if not is_packed(folder):
         return [name for name in names if not OCDBT_FILES.fullmatch(name)]
@@ -45,11 +45,6 @@ def stray_files(folder: Path) -> list[str]:
         return ["state.json"]
     own = {"state.json", *(f"tensors/{index:05d}" for index in range(count))}
     return [name for name in names if name not in own]
-
-
-def is_sliced(folder: Path) -> bool:
-    """Whether a checkpoint is a state in slices."""
-    return (folder / "slices.json").is_file()
 
 
 def is_packed(folder: Path) -> bool:
@@ -66,30 +61,20 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
     Raises:
         DataError: it is not a checkpoint, or holds more than ``expected``.
     """
-    if is_sliced(folder):
+    if Sliced.is_in(folder):
         return _readable(lambda: Sliced.of_folder(folder).described(), folder)
     if is_packed(folder):
         return _readable(lambda: describe_state(read_state(folder)), folder)
     sizes = {tensor.path: tensor.nbytes for tensor in expected.tensors}
     if sum(sizes.values()) > plausible_bytes(folder):
-        raise DataError(
-            "a checkpoint does not hold what is recorded of it",
-            where=folder.name,
-            expected=f"at most {plausible_bytes(folder)} bytes",
-            found=f"{sum(sizes.values())} bytes recorded",
-            cure="fetch the checkpoint again from its recorder",
-        )
+        most, found_bytes = f"at most {plausible_bytes(folder)} bytes", f"{sum(sizes.values())} bytes recorded"
+        raise _unlike("a checkpoint does not hold what is recorded of it", folder.name, most, found_bytes)
     kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}}
     found = []
     for name in _arrays(kvstore, folder):
         if name not in sizes:
-            raise DataError(
-                "a checkpoint holds a tensor that its state has not",
-                where=name,
-                expected=f"{len(sizes)} tensors of state {expected.digest}",
-                found="another one",
-                cure="fetch the checkpoint again from its recorder",
-            )
+            tensors = f"{len(sizes)} tensors of state {expected.digest}"
+            raise _unlike("a checkpoint holds a tensor that its state has not", name, tensors, "another one")
         found.append(array_info(kvstore, name, sizes[name]))
     return StateManifest.of(found)
 
@@ -106,13 +91,7 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     for key in keys:
         parts = _KEY.fullmatch(key)
         if parts is None or parts[1] not in names:
-            raise DataError(
-                "a checkpoint holds something that is no tensor",
-                where=key,
-                expected="chunks of arrays",
-                found="another key",
-                cure="fetch the checkpoint again from its recorder",
-            )
+            raise _unlike("a checkpoint holds something that is no tensor", key, "chunks of arrays", "another key")
     return sorted(names)
 
 
@@ -120,10 +99,10 @@ def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
     try:
         return read()
     except (LedgerError, ValueError, OSError) as error:
-        raise DataError(
-            "a training checkpoint can not be read",
-            where=folder.name,
-            expected="the tensors of a state",
-            found=" ".join(str(error).split())[:200],
-            cure="fetch the checkpoint again from its recorder",
-        ) from error
+        found = " ".join(str(error).split())[:200]
+        raise _unlike("a training checkpoint can not be read", folder.name, "the tensors of a state", found) from error
+
+
+def _unlike(what: str, where: str, expected: str, found: str) -> DataError:
+    cure = "fetch the checkpoint again from its recorder"
+    return DataError(what, where=where, expected=expected, found=found, cure=cure)

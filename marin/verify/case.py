@@ -10,7 +10,6 @@ from pathlib import Path
 from ledger import NotFound, Store, Tampered, Unavailable
 from marin.data.reach import EVERYTHING, Reach
 from marin.data.tokenizer import FILE, MOST_BYTES
-from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.provenance.plugins import load_plugin
@@ -75,9 +74,7 @@ class Case:
 
     def _tokenizers(self) -> set[str]:
         """The stored trees with the tokenizers that its steps read."""
-        try:
-            recipe = self.run.recipe
-        except UsageError:  # of another version; the verdicts that need it say so
+        if (recipe := self.run.readable_recipe) is None:
             return set()
         found = {recipe.tokenizer.artifact}
         found |= {kept.tokenizer for kept in (recipe.initial, recipe.phase) if kept is not None}

@@ -13,10 +13,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from marin.errors import NotInstalled, UsageError
+from marin.errors import NotInstalled
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import LOCK, NO_LOCK, code_folder, files_digest, lock_digest, provenance
@@ -162,9 +161,7 @@ def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
 
 def _installed(record: RunRecord) -> dict[str, str | NotInstalled]:
     """The code of each step of the pipeline as it is installed here, under the run's recipe; or which plugin is not."""
-    recipe = Recipe()
-    with suppress(UsageError):  # of a loop, or of another version
-        recipe = record.run.recipe
+    recipe = record.run.readable_recipe or Recipe()
     found: dict[str, str | NotInstalled] = {}
     for step in PIPELINE.steps:
         try:

@@ -237,19 +237,8 @@ def verify(
         told = _seal(folder, location, allowed, own, limits, variables, shared)
         variables[VARIABLE] = msgspec.json.encode(told).decode()
         written = ["--html", str(page)] if html is not None else []
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "marin.cli.verifying.confined",
-            *front,
-            "verify",
-            *written,
-            *arguments,
-            "--",
-            asked,
-        ]
-        status = _run(command, variables, limits)
+        program = [sys.executable, "-P", "-m", "marin.cli.verifying.confined"]
+        status = _run([*program, *front, "verify", *written, *arguments, "--", asked], variables, limits)
         with suppress(OSError):  # the folder had to be there for the child; where nothing was pinned it goes again
             Path(variables["MARIN_PINS"]).rmdir()
         for made, place in ((page, html), (page.with_suffix(".png"), html.with_suffix(".png"))) if html else ():
@@ -273,15 +262,9 @@ def _seal(
         needed.mkdir(mode=0o700, parents=True, exist_ok=True)
     roots = [root for root in (location, own.absolute if own is not None else "") if root and "://" not in root]
     data = os.environ.get("MARIN_DATA")
+    opened = (*([data] if data else []), *allowed.folders, *allowed.named)
     return Seal(
-        read=(
-            *roots,
-            str(code_folder()),
-            variables["MARIN_TRUST"],
-            *([data] if data else []),
-            *allowed.folders,
-            *allowed.named,
-        ),
+        read=(*roots, str(code_folder()), variables["MARIN_TRUST"], *opened),
         write=(str(folder / "t"), str(folder / "home"), str(state), str(cache), *([SHARED_MEMORY] if shared else [])),
         temporary=str(folder / "t"),
         network=allowed.hosts is not None,

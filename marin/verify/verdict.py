@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, NotInstalled, Unsupported, UsageError
+from marin.kinds.claim import Claim
 from marin.provenance.extras import not_installed
 from marin.record.verdicts import NAMES, SHOWN
-from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.sampling import Mode
 
@@ -190,15 +190,7 @@ class Report:
             "details": {
                 "after_step": found.details_after,
                 "tensors": [
-                    {
-                        "path": d.path,
-                        "dtype": d.dtype,
-                        "shape": list(d.shape),
-                        "differing": d.differing,
-                        "largest_ulp": d.largest_ulp,
-                        "layers": list(d.layers),
-                    }
-                    for d in found.details
+                    asdict(one) | {"shape": list(one.shape), "layers": list(one.layers)} for one in found.details
                 ],
             }
             if found.details

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +28,7 @@ from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
 from marin.provenance.plugins import load_plugin
-from marin.recipe.schema import Execution, Recipe
+from marin.recipe.schema import Execution
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
 from marin.record.trust.authorship import of_this_log
@@ -134,7 +133,7 @@ class Verification:
             kept = tuple(fact for fact in self.run.segments if fact.body.end <= until.step)
             self.run = replace(self.run, segments=kept)
         check_command_wanted(self.run, options.by)
-        if not self.run.is_loop and (recipe := _readable(self.run)) is not None:
+        if (recipe := self.run.readable_recipe) is not None:
             check_devices(recipe, options.execution)
         scope = options.scope
         if options.since is not None:
@@ -281,11 +280,10 @@ class Verification:
     def _other_versions(self) -> Sequence[str]:
         """In what the run's training names other libraries than those that are installed, whether it was executed or not."""
         recorded = self.run.training[-1].body.program if self.run.training else {}
-        try:
-            profile = self.run.recipe.arithmetic.profile
-        except UsageError:
-            return ()  # of another version; the verdicts that need it say so
-        return programs.other_versions(recorded, profile, environment.versions())
+        recipe = self.run.readable_recipe
+        if recipe is None:
+            return ()
+        return programs.other_versions(recorded, recipe.arithmetic.profile, environment.versions())
 
     def _judges(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
         if self.run.is_loop:
@@ -325,11 +323,9 @@ class Verification:
 
     def _ledger(self, case: Case) -> Verdict:
         """Of a run that a later phase continues, its events alone: the log is one."""
-        return (
-            judge_events(case)
-            if self.until is not None
-            else judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
-        )
+        if self.until is not None:
+            return judge_events(case)
+        return judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)
@@ -428,13 +424,6 @@ def _withdrawn(record: RunRecord) -> tuple[str, ...]:
         return ()
     told = f"{count} event{'s' * (count > 1)} with numbers of states that the training withdrew: nobody judges or repeats them"
     return (told,)
-
-
-def _readable(run: Run) -> Recipe | None:
-    """The recorded recipe, if this version can read it; where it can not, the verdicts that need it say so."""
-    with suppress(UsageError):
-        return run.recipe
-    return None
 
 
 def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:

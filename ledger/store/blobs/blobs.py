@@ -301,10 +301,8 @@ class Blobs:
                 raise self.tampered(chunk, hash_bytes(data))
             return data
 
-        def open_ingredient(ingredient: str) -> BinaryIO:
-            return self.stream(ingredient, depth - 1)
-
-        return io.BufferedReader(PieceStream(expand(packed, read, open_ingredient)), _STREAM)
+        pieces = expand(packed, read, lambda ingredient: self.stream(ingredient, depth - 1))
+        return io.BufferedReader(PieceStream(pieces), _STREAM)
 
     def verified(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """As ``hash``, and Tampered if that is another digest. What ``sink`` was shown is good only after the return."""

@@ -375,10 +375,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             size = amount(
                 verification.run, wanted or NAMES, verification.selection, workers=options.workers, screen=terms.screen
             )
-            say(
-                f"reads about {human_size(size)} of the store at {root.location}, what is asked for and no more",
-                err=True,
-            )
+            reads = f"reads about {human_size(size)} of the store at {root.location}, what is asked for and no more"
+            say(reads, err=True)
     except (ledger.Malformed, ledger.Tampered, ledger.Unverified) as error:
         end(unreadable(root, run, trusted, error, wanted or NAMES), None)
     # What the run brings is executed last: a log or bytes that do not hold are said before its code is built.
@@ -387,16 +385,11 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         if known.exit_code() == 1:
             end(known, verification.run)
         verify_at_commit = plugins.load_plugin("marin.judges", "commit", "--at-commit")
-        ctx.exit(
-            verify_at_commit(
-                verification.environment,
-                options.at_commit,
-                root.location,
-                run,
-                forwarded(ctx, ("allow", "memory", "hours", "record_in", "no_record")),
-                agreed=options.yes or agree,
-            )
+        rest = forwarded(ctx, ("allow", "memory", "hours", "record_in", "no_record"))
+        status = verify_at_commit(
+            verification.environment, options.at_commit, root.location, run, rest, agreed=options.yes or agree
         )
+        ctx.exit(status)
     on_ray = options.address is not None or options.processes > 1
     with (
         place_of("ray").held(options.address, cpus=options.workers * options.processes) if on_ray else nullcontext()

@@ -31,7 +31,7 @@ from typing import Any
 from ledger import Draft, Event, LedgerError, digest_bytes, format_time, parse_time
 from marin.errors import MarinError
 from marin.record import events as kinds
-from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
+from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, draft, read
 from marin.record.root import LedgerHistory, Root
 
 log = logging.getLogger(__name__)
@@ -149,9 +149,8 @@ class Leases:
 
     def _sign(self, who: Holder | LeaseTaken, until: str, term: timedelta, at: datetime) -> None:
         """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
-        at = min(
-            max(at, _EARLIEST), utc_now() + SKEW
-        )  # also where a log says of an event that it is from the year 9999
+        # Also where a log says of an event that it is from the year 9999.
+        at = min(max(at, _EARLIEST), utc_now() + SKEW)
         try:
             end = min(parse_time(until), at + SKEW + TERM)
         except LedgerError:
@@ -194,34 +193,27 @@ class Claimant:
 
     def take(self, leases: Leases, steps: Mapping[str, str], over: Iterable[str], now: datetime) -> Draft:
         """The lease on ``steps`` (addresses by identity), and the end of the leases of the executors ``over``."""
-        return self._draft(
-            leases,
-            kinds.LEASE_TAKEN,
-            LeaseTaken(
-                executor=self.executor,
-                host=os.uname().nodename,
-                pid=os.getpid(),
-                born=birth(os.getpid()),
-                until=format_time(now + self.term),
-                term=round(self.term.total_seconds() * 1000),
-                steps=dict(steps),
-                over=sorted(over),
-            ),
+        taken = LeaseTaken(
+            executor=self.executor,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            born=birth(os.getpid()),
+            until=format_time(now + self.term),
+            term=round(self.term.total_seconds() * 1000),
+            steps=dict(steps),
+            over=sorted(over),
         )
+        return draft(taken, LEASES, expect_seq=leases.length)
 
     def renew(self, leases: Leases, now: datetime) -> Draft:
         """A sign of life."""
-        return self._draft(
-            leases, kinds.LEASE_RENEWED, LeaseRenewed(executor=self.executor, until=format_time(now + self.term))
-        )
+        renewed = LeaseRenewed(executor=self.executor, until=format_time(now + self.term))
+        return draft(renewed, LEASES, expect_seq=leases.length)
 
     def release(self, leases: Leases, steps: Iterable[str]) -> Draft:
         """The end of the leases on ``steps``."""
-        return self._draft(leases, kinds.LEASE_RELEASED, LeaseReleased(executor=self.executor, steps=sorted(steps)))
-
-    @staticmethod
-    def _draft(leases: Leases, kind: str, body: kinds.Body) -> Draft:
-        return Draft(kind, LEASES, write(body), expect_seq=leases.length)
+        released = LeaseReleased(executor=self.executor, steps=sorted(steps))
+        return draft(released, LEASES, expect_seq=leases.length)
 
 
 def utc_now() -> datetime:

@@ -170,13 +170,8 @@ class StepLease(Unleased):
         while not self.is_free():
             if (rival := self._held.rival(self._identity)) is not None and told != rival.executor:
                 told = rival.executor
-                log.info(
-                    "%s is being executed by executor %s (process %d of %s); waiting for its end",
-                    self._step,
-                    rival.executor,
-                    rival.pid,
-                    rival.host,
-                )
+                other = f"executor {rival.executor} (process {rival.pid} of {rival.host})"
+                log.info("%s is being executed by %s; waiting for its end", self._step, other)
             time.sleep(POLL_SECONDS)
 
 

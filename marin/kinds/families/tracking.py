@@ -111,10 +111,6 @@ def _as_float32(value: float) -> float:
     return float(found)
 
 
-def _reaches(body: MetricsRecorded) -> int:
-    return max((at + 1 for series in body.series for at in series.steps if body.step == "train"), default=0)
-
-
 KINDS: tuple[Kind, ...] = (
     Kind(
         METRICS_RECORDED,
@@ -123,7 +119,9 @@ KINDS: tuple[Kind, ...] = (
         names_step=True,
         run=Held(claimed=("series",), agrees=_series, underived=_underived),
         loop=Held(claimed=("series",), agrees=_series_of_loop),
-        reaches=_reaches,
+        reaches=lambda body: max(
+            (at + 1 for series in body.series for at in series.steps if body.step == "train"), default=0
+        ),
         twice=_one_of_each,
     ),
     Kind(

@@ -116,11 +116,8 @@ def _begun(fact: Fact[TrainStarted], seen: RunContext) -> Iterator[Pair]:
 
 def _saved(fact: Fact[CheckpointSaved], seen: RunContext) -> Iterator[Pair]:
     yield from within("step", fact.body.step, seen)
-    yield (
-        "state",
-        seen.states.get(fact.body.step),
-        fact.body.state,
-    )  # none yet: the writer stopped between the two events
+    # None yet: the writer stopped between the two events.
+    yield "state", seen.states.get(fact.body.step), fact.body.state
 
 
 def _from_nowhere(fact: Fact[TrainStarted], standing: Standing) -> str:

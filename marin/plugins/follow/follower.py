@@ -281,7 +281,7 @@ class Follower:
         self._stored_wrong = None
         result = replay_segments(
             self.run,
-            self._place.location,
+            self._place.absolute,
             positions,
             inputs["tokens"],
             inputs["tokenizer"],

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, GroupCommit, LedgerError, Locked, LogCheckpoint, Receipt, Spool, Unavailable
-from marin.history.runs import bodies_of, stream_of
+from marin.history.executions import bodies_of, stream_of
 from marin.plugins.ray.cluster import NAMESPACE
 from marin.record import events
 from marin.record.events import Body

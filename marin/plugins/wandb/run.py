@@ -117,10 +117,9 @@ def group_and_name(run: Run, asked: Choice) -> tuple[str | None, str]:
 
 def model_member(run: Run) -> str | None:
     """What conf/model calls the model of a run, where it has it."""
-    try:
-        wanted = msgspec.to_builtins(run.recipe.model)
-    except MarinError:  # of another version
+    if (recipe := run.readable_recipe) is None:
         return None
+    wanted = msgspec.to_builtins(recipe.model)
     for file in sorted((conf_folder() / "model").glob("*.yaml")):
         with contextlib.suppress(NotYaml):
             if read_yaml(file.read_bytes()) == wanted:

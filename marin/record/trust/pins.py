@@ -34,12 +34,9 @@ _ANYWHERE = ""
 
 def default_pins() -> Path:
     """``MARIN_PINS``, or ``marin/pins`` in the user's state folder (XDG base directory specification)."""
-    chosen = os.environ.get("MARIN_PINS")
-    return (
-        Path(chosen)
-        if chosen
-        else Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "marin" / "pins"
-    )
+    if chosen := os.environ.get("MARIN_PINS"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "marin" / "pins"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ledger import LedgerError
 from marin.errors import MissingEvidence
 from marin.history import runs
 from marin.history.run import Run, representative
+from marin.kinds.claim import Claim
 from marin.pipeline.stages import PIPELINE
 from marin.preregistration.called import name_in
 from marin.record.events import ReplayCompleted
@@ -16,7 +17,7 @@ from marin.record.root import Root
 from marin.record.verdicts import SHOWN
 from marin.reporting.verification.page import page, preview_of
 from marin.reporting.verification.segments import reproducers
-from marin.verify.derivation.claims import Claim, derive, settle_claims
+from marin.verify.derivation.claims import derive, settle_claims
 from marin.verify.derivation.record import read_record
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict

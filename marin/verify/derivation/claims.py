@@ -19,16 +19,13 @@ from typing import Any
 
 from ledger import LedgerError
 from marin.data.exclusion import not_excluded_from
-from marin.errors import UsageError
 from marin.execution.plan import Plan
 from marin.history.run import Fact, StepView, plan_of
-from marin.kinds.claim import Basis as Basis
-from marin.kinds.claim import Claim as Claim
-from marin.kinds.claim import Status as Status
+from marin.kinds.claim import Basis, Claim, Status
 from marin.kinds.known import among, kind_of_body
 from marin.process.text import number_text, several
 from marin.recipe.evaluation import CorpusSet
-from marin.recipe.schema import Initial, Tokenizer, artifacts
+from marin.recipe.schema import artifacts
 from marin.record import events
 from marin.record.outputs import by_content
 from marin.verify.derivation.attempts import unjudged_events
@@ -157,35 +154,23 @@ def _of_the_log(record: RunRecord) -> Iterator[Claim]:
     yield Claim(f"its recipe is {started.body.recipe_digest}", "signature", "ledger", started.index)
     for name, view in run.steps.items():
         where = f", taken over from run {view.origin}" if view.cached and view.origin != run.run else ""
-        yield Claim(
-            f"step {name} has the identity {view.identity}, which its configuration, its inputs and the code and lock that it "
-            f"names give{where}",
-            "signature",
-            "ledger",
-            view.index,
-        )
+        gives = "its configuration, its inputs and the code and lock that it names"
+        named = f"step {name} has the identity {view.identity}, which {gives} give{where}"
+        yield Claim(named, "signature", "ledger", view.index)
     if started.body.experiment:
         yield Claim(f"it was registered before, as {started.body.experiment}", "signature", "ledger", started.index)
     if started.body.continues is not None:
         link = started.body.continues
-        yield Claim(
-            f"it continues run {link.run} from the state {link.state} before train step {link.step}",
-            "signature",
-            "training",
-            started.index,
-        )
+        phase = f"it continues run {link.run} from the state {link.state} before train step {link.step}"
+        yield Claim(phase, "signature", "training", started.index)
     if run.completed is not None:
         yield Claim("it is complete: every step of its plan has its output", "signature", "ledger", run.completed.index)
 
 
 def _of_bytes(record: RunRecord) -> Iterator[Claim]:
     for name, view in record.run.steps.items():
-        yield Claim(
-            f"the stored bytes of {name} are {view.output.digest} ({view.output.kind}, {view.output.size} bytes)",
-            "hash",
-            "artifacts",
-            view.index,
-        )
+        stored = f"the stored bytes of {name} are {view.output.digest} ({view.output.kind}, {view.output.size} bytes)"
+        yield Claim(stored, "hash", "artifacts", view.index)
     gone = record.run.let_go
     if saved := [fact for fact in record.run.checkpoints if fact.body.artifact not in gone]:
         yield Claim(f"{len(saved)} training checkpoints hold the recorded states", "hash", "artifacts", saved[0].index)
@@ -202,7 +187,9 @@ def _stored(left: Sequence[Fact[events.CheckpointSaved]]) -> str:
 
 
 def _of_data(record: RunRecord) -> Iterator[Claim]:
-    kept, taken = initial_of(record) is not None, _tokenizer_of(record)
+    recipe = record.run.readable_recipe
+    kept = recipe is not None and recipe.initial is not None
+    taken = recipe.tokenizer if recipe is not None and recipe.tokenizer.artifact is not None else None
     sources = {
         "corpus": "the raw data",
         "tokenizer": "the model that it begins with" if kept else "that corpus" if taken is None else taken.artifact,
@@ -210,49 +197,21 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
     }
     for name in events.DATA_STEPS:
         if (view := record.run.steps.get(name)) is not None:
-            yield Claim(
-                f"{name} {view.output.digest}{_metrics(view)} follows from {sources[name]}",
-                "execution",
-                "data",
-                view.index,
-            )
+            follows = f"{name} {view.output.digest}{_metrics(view)} follows from {sources[name]}"
+            yield Claim(follows, "execution", "data", view.index)
     if taken is not None:
-        yield Claim(
-            f"the tokenizer was taken from {taken.taken_from or 'elsewhere'}, and how it was made is not recorded here",
-            "claimed",
-        )
-
-
-def _tokenizer_of(record: RunRecord) -> Tokenizer | None:
-    """A tokenizer that was made elsewhere."""
-    try:
-        found = record.run.recipe.tokenizer
-    except UsageError:
-        return None  # of another version; the verdicts that need it say so
-    return None if found.artifact is None else found
-
-
-def initial_of(record: RunRecord) -> Initial | None:
-    """The model that a run's training begins with, where it was made elsewhere."""
-    try:
-        return record.run.recipe.initial
-    except UsageError:
-        return None  # of another version; the verdicts that need it say so
+        origin = taken.taken_from or "elsewhere"
+        yield Claim(f"the tokenizer was taken from {origin}, and how it was made is not recorded here", "claimed")
 
 
 def _of_artifacts(record: RunRecord) -> Iterator[Claim]:
-    try:
-        taken = artifacts(record.run.recipe)
-    except UsageError:
-        return  # of another version; the verdicts that need it say so
-    if (initial := initial_of(record)) is not None:
-        yield Claim(
-            f"training begins with the model {initial.model} and the tokenizer {initial.tokenizer}",
-            "execution",
-            "training",
-        )
+    if (recipe := record.run.readable_recipe) is None:
+        return
+    if (initial := recipe.initial) is not None:
+        begins = f"training begins with the model {initial.model} and the tokenizer {initial.tokenizer}"
+        yield Claim(begins, "execution", "training")
         yield Claim(f"they were taken from {initial.name}, and how they were made is not recorded here", "claimed")
-    for artifact in taken.values():
+    for artifact in artifacts(recipe).values():
         if artifact.maker is None:
             yield Claim(f"{artifact.address} {artifact.digest} is what was adopted for it", "claimed")
         else:
@@ -263,35 +222,25 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
     for fact in record.run.segments:
         body = fact.body
         losses = f"{_number(body.losses[0])} to {_number(body.losses[-1])}" if body.losses else "none"
-        yield Claim(
-            f"train steps {body.start} to {body.end - 1} have these tokens, losses ({losses}) and states, and end in "
-            f"{body.end_state}",
-            "execution",
-            "training",
-            fact.index,
-            (body.start, body.end),
-        )
+        these = f"these tokens, losses ({losses}) and states, and end in {body.end_state}"
+        text = f"train steps {body.start} to {body.end - 1} have {these}"
+        yield Claim(text, "execution", "training", fact.index, (body.start, body.end))
     if told := [name for name in recorded_series(record) if name != events.GRAD_NORM]:
         yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
 
 
 def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
     """Of a run whose recipe excludes documents, and of one that was forked to unlearn them."""
-    try:
-        exclude, rest = record.run.recipe.exclude or (), not_excluded_from(record.run.recipe)
-    except UsageError:
+    if (recipe := record.run.readable_recipe) is None:
         return
+    exclude, rest = recipe.exclude or (), not_excluded_from(recipe)
     if exclude:
         made = "its tokenizer was trained without them"
         if rest:
             made = f"whether they were read by {' and '.join(rest)} is not said"
-        yield Claim(
-            f"{len(exclude)} documents are blank in its tokens, and {made}: "
-            f"{', '.join(exclude[:4])}{' ...' if len(exclude) > 4 else ''}",
-            "execution",
-            "data",
-            record.run.started.index,
-        )
+        named = f"{', '.join(exclude[:4])}{' ...' if len(exclude) > 4 else ''}"
+        blank = f"{len(exclude)} documents are blank in its tokens, and {made}: {named}"
+        yield Claim(blank, "execution", "data", record.run.started.index)
     for stretch in record.stretches:
         for kind in among({event.type for _, event in stretch.events}):
             if kind.says is not None:
@@ -312,12 +261,8 @@ def _of_loop(record: RunRecord) -> Iterator[Claim]:
     if losses:
         first, last = min(losses), max(losses)
         ends = f", and pass through {len(states)} recorded states, the last {states[-1]}" if states else ""
-        yield Claim(
-            f"train steps {first} to {last} have these losses ({losses[first]:.4f} to {losses[last]:.4f}){ends}",
-            "execution",
-            "training",
-            run.loop[0].index,
-        )
+        text = f"train steps {first} to {last} have these losses ({losses[first]:.4f} to {losses[last]:.4f}){ends}"
+        yield Claim(text, "execution", "training", run.loop[0].index)
     unsaid = [step for fact in run.loop for step, batch in enumerate(fact.body.batches, fact.body.start) if not batch]
     if unsaid:
         yield Claim(f"of {several(len(unsaid), 'train steps')} it does not say what they saw", "claimed")
@@ -343,10 +288,8 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
         kind = kind_of_body(type(fact.body))
         assert kind is not None and kind.claims is not None
         yield from kind.claims(fact, _Around(record.own.started.body, record.referred))
-    try:
-        asked = record.run.recipe.evaluation.sets or {}
-    except UsageError:
-        return  # of another version; the verdicts that need it say so
+    recipe = record.run.readable_recipe
+    asked = (recipe.evaluation.sets if recipe is not None else None) or {}
     files = [name for name, one in asked.items() if not isinstance(one, CorpusSet)]
     if files and record.measured:
         yield Claim(f"the text of {', '.join(files)} is what the files had that the recipe names", "claimed")
@@ -386,11 +329,8 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
         if measured:
             yield Claim(f"measured meanwhile: {', '.join(sorted(measured))}", "claimed")
     if stored := [name for name, view in run.steps.items() if by_content(view.output)]:
-        yield Claim(
-            f"the files in which {', '.join(stored)} and training checkpoints are stored hold nothing beside their tensors "
-            "but what their writers left",
-            "claimed",
-        )
+        files = f"the files in which {', '.join(stored)} and training checkpoints are stored"
+        yield Claim(f"{files} hold nothing beside their tensors but what their writers left", "claimed")
     if others := facts(record.own, events.ReplayCompleted):
         often = "once" if len(others) == 1 else f"{len(others)} times"
         yield Claim(f"verified {often}, says this log", "claimed", event=others[-1].index)

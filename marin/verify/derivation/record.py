@@ -127,6 +127,7 @@ def read_record(history: History, run: str) -> RunRecord:
     outside = [item for item in outside if item not in aside]
     evaluations = _evaluations(EvaluationRecorded, outside, run)
     measured = _evaluations(EvaluationMeasured, outside, run)
+    strays = {stray.index: stray for name in (run, *beginnings) for stray in history.strays(name)}
     return RunRecord(
         view,
         own,
@@ -137,13 +138,8 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(measured.values()),
         aside,
         {index: found for stretch in (own, *taken.values()) for index, found in _referred(history, stretch)},
-        _strays(history, {run, *beginnings}),
+        tuple(strays[index] for index in sorted(strays)),
     )
-
-
-def _strays(history: History, runs: Iterable[str]) -> tuple[Stray, ...]:
-    found = {stray.index: stray for run in runs for stray in history.strays(run)}
-    return tuple(found[index] for index in sorted(found))
 
 
 def misplaced_entries(record: RunRecord) -> Iterator[Contradiction]:

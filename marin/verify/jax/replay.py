@@ -25,6 +25,7 @@ from marin.process.waiting import waiting
 from marin.provenance.environment import available_cores
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe, digest
 from marin.record.events import GRAD_NORM, CheckpointSaved, Json, TrainSegment
+from marin.record.outputs import listed_tensors
 from marin.training.checkpoints.whole import load
 from marin.training.loop import Hint, NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
@@ -281,14 +282,8 @@ class _Judge:
     def segment(self, recorded: TrainSegment, record: SegmentRecord, state: SlicedState) -> Divergence | None:
         ended = recorded.end_state, record.end_state
         named = explained(lambda: self._named(*ended), ()) if ended[0] != ended[1].digest else ()
-        divergence = compare.segment(
-            recorded,
-            replayed_segment(record),
-            _blob(self.store, recorded.trace),
-            self.training.names,
-            named,
-            self.measured,
-        )
+        trace, names = _blob(self.store, recorded.trace), self.training.names
+        divergence = compare.segment(recorded, replayed_segment(record), trace, names, named, self.measured)
         if divergence is not None and record.steps.records and divergence.step is not None:
             divergence = explained(partial(self._completions, recorded, record, divergence), divergence)
         if divergence is None or recorded.end_state == record.end_state.digest:
@@ -314,30 +309,20 @@ class _Judge:
     def _named(self, expected: str, found: StateManifest) -> tuple[str, ...]:
         """Tensors in which a recorded state differs, if its list is there and is what the digest says."""
         saved = self.saved.get(expected)
-        blob = _blob(self.store, saved.manifest) if saved is not None else None
-        try:
-            manifest = StateManifest.parse(blob) if blob is not None else None
-        except LedgerError:
-            return ()
-        return manifest.differing(found) if manifest is not None and manifest.digest == expected else ()
+        manifest = listed_tensors(self.store, saved.manifest, expected) if saved is not None else None
+        return manifest.differing(found) if manifest is not None else ()
 
     def _details(self, recorded: TrainSegment, state: SlicedState) -> tuple[compare.TensorDifference, ...]:
         """Element by element against the stored state at the segment's end; nothing where it can not be had."""
         saved = self.saved.get(recorded.end_state)
         if saved is None or hosts.processes() > 1:  # there no process has the whole state
             return ()
-        training = self.training
+        training, where = self.training, f"training checkpoint after train step {recorded.end - 1}"
         try:
             with TemporaryDirectory(prefix="marin-state-") as base:
                 folder = Path(base) / "checkpoint"
                 self.store.checkout(saved.artifact, folder)
-                stored, _ = load(
-                    folder,
-                    training.recipe,
-                    training.vocab_size,
-                    recorded.end_state,
-                    where=f"training checkpoint after train step {recorded.end - 1}",
-                )
+                stored, _ = load(folder, training.recipe, training.vocab_size, recorded.end_state, where=where)
         except LedgerError as error:
             logger.info("no comparison element by element: %s", error)
             return ()

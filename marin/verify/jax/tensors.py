@@ -48,14 +48,8 @@ def _difference(path: str, expected: np.ndarray, found: np.ndarray) -> TensorDif
     layers: tuple[int, ...] = ()
     if "/layers/" in path and expected.ndim > 1:
         layers = tuple(np.unique(where // (expected.size // expected.shape[0])).tolist())
-    return TensorDifference(
-        path,
-        str(expected.dtype),
-        expected.shape,
-        int(where.size),
-        ulp_distance(expected.reshape(-1)[where], found.reshape(-1)[where]),
-        layers,
-    )
+    ulp = ulp_distance(expected.reshape(-1)[where], found.reshape(-1)[where])
+    return TensorDifference(path, str(expected.dtype), expected.shape, int(where.size), ulp, layers)
 
 
 def ulp_distance(one: np.ndarray, other: np.ndarray) -> int:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import LedgerError, Malformed, NotFound, StateManifest
-from marin.errors import UsageError
 from marin.history.run import Fact, Run
 from marin.process.progress import bar
 from marin.provenance.plugins import load_plugin
@@ -50,7 +48,8 @@ def judge_artifacts(case: Case) -> Verdict:
     back excuse nothing that the others contradict."""
     found, absent = _Findings(), set[str]()
     named = named_artifacts(case.run)
-    read_by_content = _contents(case.run)
+    read_by_content = {view.output.artifact for view in case.run.steps.values() if outputs.by_content(view.output)}
+    read_by_content |= {fact.body.artifact for fact in retained_checkpoints(case.run)}
     with bar("artifacts", len(named)) as progress:
         for done, (digest, what) in enumerate(named.items()):
             try:
@@ -76,12 +75,6 @@ def judge_artifacts(case: Case) -> Verdict:
     return Verdict("PASS", tuple(lines))
 
 
-def _contents(run: Run) -> set[str]:
-    """Artifacts whose content is digested from their files."""
-    held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
-    return held | {fact.body.artifact for fact in retained_checkpoints(run)}
-
-
 def retained_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:
     """The run's training checkpoints without those that its policy lets go."""
     gone = run.let_go
@@ -92,13 +85,12 @@ def named_artifacts(run: Run) -> dict[str, str]:
     """Digest -> what it is, for everything that the run's events name in the store and the run keeps."""
     named: dict[str, str] = {}
     rollouts = False
-    with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
-        objective = run.recipe.objective
-        rollouts = objective is not None
-        named |= objective.stored if objective is not None else {}
-        if (initial := run.recipe.initial) is not None:
+    if (recipe := run.readable_recipe) is not None:
+        rollouts = recipe.objective is not None
+        named |= recipe.objective.stored if recipe.objective is not None else {}
+        if (initial := recipe.initial) is not None:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
-        if (taken := run.recipe.tokenizer.artifact) is not None:
+        if (taken := recipe.tokenizer.artifact) is not None:
             named[taken] = "the tokenizer that was taken over"
     if cited := run.started.body.experiment:
         named[cited] = "the registration that it cites"

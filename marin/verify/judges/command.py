@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from ledger import LedgerError, StateManifest
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
+from marin.process import running
 from marin.process.text import several
 from marin.record.creation import create_root
 from marin.record.events import LOOP
@@ -93,14 +93,14 @@ def _execute(command: str, folder: Path) -> tuple[Run, Mapping[str, StateManifes
     own = {"MARIN_ROOT": str(folder / "root"), "MARIN_KEY": str(folder / "key"), "MARIN_PINS": str(folder / "pins")}
     arguments = shlex.split(command)
     logger.info("executing %s", command)
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
+    origin = "replay.invalid/" + hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     try:
-        create_root(own["MARIN_ROOT"], origin="replay.invalid/" + hashlib.sha256(str(folder).encode()).hexdigest()[:8])
-        ended = subprocess.run(arguments, stdout=STDERR, check=False).returncode
-        root = open_root(own["MARIN_ROOT"])
-        history = root.history([root.verifier], fresh=True)
-        names = run_ids(history)
+        with running.environment(own):
+            create_root(own["MARIN_ROOT"], origin=origin)
+            ended = subprocess.run(arguments, stdout=STDERR, check=False).returncode
+            root = open_root(own["MARIN_ROOT"])
+            history = root.history([root.verifier], fresh=True)
+            names = run_ids(history)
     except OSError as error:
         raise UsageError(
             "the command cannot be executed",
@@ -109,12 +109,6 @@ def _execute(command: str, folder: Path) -> tuple[Run, Mapping[str, StateManifes
             found=f"{command}: {error.strerror}",
             cure="give it as you type it in this folder, for example --by 'python train.py'",
         ) from None
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
     if ended != 0 or len(names) != 1:
         raise UsageError(
             "the command made no run to compare",

@@ -225,14 +225,13 @@ def shards(path: Path, split: str, count: int) -> list[DataJob]:
 
 def _by_workers(case: Case, report: Report) -> Verdict:
     """Corpus, tokenizer and the shards of tokens at the same time."""
-    run, root = case.run, case.root.location
-    place = root if "://" in root else str(Path(root).resolve())
+    run = case.run
     inputs = case.inputs(("corpus", "tokenizer"))
     made = case.workshop / "shards"
     made.mkdir()
     recorded = {name: step.output.artifact for name, step in run.steps.items()}
     folders = {name: str(folder) for name, folder in inputs.items()}
-    setup = DataSetup(place, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
+    setup = DataSetup(case.root.absolute, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
     jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
     answers: list[DataAnswer] = []
     with WORKER.run(warm_workers(case.workers, runner=case.execution.runner).run, setup, jobs) as results:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ledger import ANCHORED, Event, LogCheckpoint, LogReader, Storage, VerifierKey, check
+from ledger import ANCHORED, Event, LogReader, Storage, VerifierKey, check
 from marin.record.trust.trusted import CLAIMED, WITNESSES
 from marin.verify.agreement import judge_record
 from marin.verify.case import Case
@@ -44,7 +44,7 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, sources: Outside) -> 
     if outside.findings:
         return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
     verdict = judge_events(case)
-    lines = [log_line(checkpoint)]
+    lines = [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}"]
     if verdict.outcome == "PASS":  # what names this run is judged with its events
         lines += [f"beside the events, and no word of this run: {finding}" for finding in findings[:MOST_STRAYS]]
     if seen:
@@ -80,10 +80,3 @@ def last_event_of(record: RunRecord) -> int:
     """The last event that tells of the run, its execution or evaluation; verdicts on it came later."""
     told = [index for stretch in record.stretches for index, event in stretch.events if not is_verdict(event)]
     return max((*told, *(fact.index for fact in (*record.evaluations, *record.measured))))
-
-
-def log_line(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:
-    """The log in one line."""
-    return ", ".join(
-        [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}", *notes]
-    )

@@ -25,6 +25,7 @@ from marin.recipe.model import WORDS
 from marin.recipe.objective import between_updates
 from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
+from marin.record.outputs import listed_tensors
 from marin.verify.case import Case
 from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
@@ -165,13 +166,14 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
         inputs = case.inputs(("tokens", "tokenizer"))
         link, initial = run.started.body.continues, recipe.initial
         before = link.checkpoint if link is not None else None if initial is None else initial.model
+        lists = [started.body.manifest for started in run.training if started.body.first_step == 0]
         previous = checkout(case.store, before, case.workshop / "previous") if before is not None else None
         result = replay(
             recipe,
             inputs["tokens"],
             inputs["tokenizer"],
             segments,
-            _initial(case),
+            _tensors(case, lists),
             case.store,
             case.execution,
             progress,
@@ -209,7 +211,7 @@ def _by_segments(
             inputs = case.inputs(("tokens", "tokenizer"))
             result = replay_segments(
                 case.run,
-                case.root.location,
+                case.root.absolute,
                 order,
                 inputs["tokens"],
                 inputs["tokenizer"],
@@ -312,19 +314,11 @@ def training_lines(
     return lines
 
 
-def _initial(case: Case) -> StateManifest | None:
-    for started in case.run.training:
-        if started.body.first_step == 0:
-            with suppress(LedgerError):
-                return StateManifest.parse(case.store.read(started.body.manifest))
-    return None
-
-
 def _state(case: Case, digest: str) -> StateManifest | None:
     """The recorded list of tensors of a state, if it is there and is what the digest says."""
-    for fact in case.run.checkpoints:
-        if fact.body.state == digest:
-            with suppress(LedgerError):
-                manifest = StateManifest.parse(case.store.read(fact.body.manifest))
-                return manifest if manifest.digest == digest else None
-    return None
+    return _tensors(case, [fact.body.manifest for fact in case.run.checkpoints if fact.body.state == digest], digest)
+
+
+def _tensors(case: Case, lists: Sequence[str], state: str = "") -> StateManifest | None:
+    found = (listed_tensors(case.store, listed, state) for listed in lists)
+    return next(filter(None, found), None)

@@ -7,7 +7,6 @@ Results come in the order of the train steps, so the first difference is the ear
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
+from ledger import LedgerError, Store, Tampered, open_storage
 from marin.errors import MissingEvidence
 from marin.history.run import Run
 from marin.pipeline.stages import PIPELINE
@@ -24,6 +23,7 @@ from marin.process.arithmetic import APPLIED, apply, settings
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
+from marin.record.outputs import listed_tensors
 from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
 from marin.verify.derivation.series import Measured, series_between
@@ -33,8 +33,6 @@ from marin.work.placed import Seat, Worker
 
 if TYPE_CHECKING:
     from marin.verify.jax.replay import SegmentReplay
-
-logger = logging.getLogger(__name__)
 
 
 class ReplaySetup(msgspec.Struct, frozen=True):
@@ -123,13 +121,11 @@ def replay_segments(
     that is: the segments between are executed and compared too.
     """
     began = time.monotonic()
-    place = root if "://" in root else str(Path(root).resolve())
     folders = str(tokens.resolve()), str(tokenizer.resolve())
-
     recorded = run.training[-1].body.program if run.training else {}
 
     def setup(seat: Seat) -> ReplaySetup:
-        return ReplaySetup(place, run.started.body.recipe, recorded, *folders, execution, seat)
+        return ReplaySetup(root, run.started.body.recipe, recorded, *folders, execution, seat)
 
     stretches = _stretches(run, positions, store)
     jobs = [_job(run, stretch) for stretch in stretches]
@@ -148,11 +144,12 @@ def replay_segments(
     with WORKER.run(crews.run, setup, jobs) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(result)
-            report(sum(at in stretch for stretch in stretches[: len(answers)] for at in positions), job.where)
-            if answers[-1].outcome == "PASS" and done is not None:
+            reached = stretches[: len(answers)]
+            report(sum(position in stretch for stretch in reached for position in positions), job.where)
+            if result.outcome == "PASS" and done is not None:
                 for segment in job.segments:
-                    done(segment, _of(answers[-1].losses, job, segment))
-            if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
+                    done(segment, _of(result.losses, job, segment))
+            if result.outcome in ("FAIL", "UNSUPPORTED"):
                 break
     worst: Outcome = next((outcome for outcome in _WORST_FIRST if any(a.outcome == outcome for a in answers)), "PASS")
     reasons = [
@@ -213,7 +210,8 @@ class SegmentWorker:
                     cure="verify with one worker: that needs no stored states",
                 )
             replay = self._replay(job.named)
-            divergence, losses = replay.replay(job.segments, job.checkpoint, self._initial(job), job.ends, job.measured)
+            initial = listed_tensors(self._store, job.initial)
+            divergence, losses = replay.replay(job.segments, job.checkpoint, initial, job.ends, job.measured)
         except LedgerError as error:
             if not self._leads:  # the others wait for this process: anyone who sent the task has to hear of it
                 raise
@@ -227,16 +225,9 @@ class SegmentWorker:
     def _refused(job: Job, error: LedgerError) -> SegmentResult:
         segment = job.segments[0]
         if isinstance(error, Tampered):
-            return SegmentResult(
-                "FAIL",
-                Divergence(
-                    segment.start,
-                    (),
-                    error.expected or segment.start_state,
-                    error.found,
-                    f"the stored state before it is not the recorded one ({error.what})",
-                ),
-            )
+            expected = error.expected or segment.start_state
+            why = f"the stored state before it is not the recorded one ({error.what})"
+            return SegmentResult("FAIL", Divergence(segment.start, (), expected, error.found, why))
         return SegmentResult(outcome_of(error), line=f"{job.where}: {error}")
 
     def _replay(self, named: bool) -> SegmentReplay:
@@ -251,14 +242,6 @@ class SegmentWorker:
                 named=named,
             )
         return self._built
-
-    def _initial(self, job: Job) -> StateManifest | None:
-        if job.initial is None:
-            return None
-        try:
-            return StateManifest.parse(self._store.read(job.initial))
-        except LedgerError:  # it only helps to name tensors
-            return None
 
 
 def _prepare(setup: ReplaySetup) -> None:

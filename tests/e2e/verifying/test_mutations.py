@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from ledger import Event, LedgerError
 from marin.history.run import Run
 from marin.history.runs import run_ids, stream_of
+from marin.kinds.claim import Claim
 from marin.kinds.known import own_kind
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, STEP_STARTED, Continues
 from marin.verify.case import Case
-from marin.verify.derivation.claims import Claim, derive
+from marin.verify.derivation.claims import derive
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.artifacts import judge_artifacts

@@ -9,8 +9,9 @@ import pytest
 
 from ledger import Draft, Event, Stray
 from marin.errors import MarinError, MissingEvidence, UsageError
+from marin.history.executions import facts_of
 from marin.history.run import Fact, representative
-from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
+from marin.history.runs import load, load_all, resolve, run_ids, stream_of
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
 from marin.record.events import Body, Output

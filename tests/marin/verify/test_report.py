@@ -13,12 +13,13 @@ import pytest
 from marin.cli.verifying.verify import print_report
 from marin.history.run import Run
 from marin.history.runs import load, resolve
+from marin.kinds.claim import Basis, Claim
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.reporting.plot import loss_plot
 from marin.reporting.verification.page import page
-from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, group_claims, settle_claims
+from marin.verify.derivation.claims import HEADINGS, derive, group_claims, settle_claims
 from marin.verify.derivation.record import read_record
 from marin.verify.verdict import Outcome, Report, TrainingSummary, Verdict
 

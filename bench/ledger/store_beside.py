@@ -1,7 +1,7 @@
 """The store beside DVC and restic, each by its own command, in one run: what each takes by the clock, of a processor, and
 in memory.
 
-    python -m bench.ledger.store_beside [--size-mib 1024] [--files 20000] [--rounds 3] [--only large,small]
+    python -m bench.ledger.store_beside [--size-mib 1024] [--files 20000] [--rounds 3] [--only large,small] [--put-only]
                                         [--restic PROGRAM] [--folder DIR] [--json]
 
 Whole commands are compared, from the start of the process to its end, by turns, on files that were written just before
@@ -15,7 +15,6 @@ it aside, `dvc gc -w`, `restic forget --prune`), and get into an empty folder. W
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import shutil
@@ -29,10 +28,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.ledger.store_put import copy_synced, hash_serial, hash_threads, settle, timed
+from bench.ledger.store_put import copy_synced, hash_serial, hash_threads, timed
+from ledger import Store, open_storage
 
 MIB = 1024 * 1024
 BIN = Path(sys.executable).parent
+MEMORY = Path("/dev/shm")
+"""With `--folder` in it no disk is measured."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +46,29 @@ class Cost:
     peak: int
 
 
-def called(command: list[str | Path], folder: Path, variables: Mapping[str, str]) -> tuple[Cost, str]:
-    """Call it in ``folder``; what it cost, and what it printed.
+_STARTED = """
+import json, os, subprocess, sys, time
+begun = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+took = time.perf_counter() - begun
+print(json.dumps([took, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024]))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""Starts a command from a small process: of a child's memory its parent's counts until it is another program."""
+
+
+def called(command: list[str | Path], folder: Path, variables: Mapping[str, str]) -> Cost:
+    """Call it in ``folder``; what it cost.
 
     Raises:
         SystemExit: it failed.
     """
-    begun = time.perf_counter()
-    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as wrong:
-        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}, stdout=told, stderr=wrong)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        took = time.perf_counter() - begun
-        for stream in (told, wrong):
-            stream.seek(0)
-        if process.returncode:
-            raise SystemExit(f"{command}: exit status {process.returncode}: {wrong.read().decode()[-2000:]}")
-        return Cost(took, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024), told.read().decode()
+    started = [sys.executable, "-ISc", _STARTED, *command]
+    done = subprocess.run(started, cwd=folder, env={**os.environ, **variables}, capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command}: exit status {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return Cost(*json.loads(done.stdout))
 
 
 class Marin:
@@ -75,22 +83,24 @@ class Marin:
         self.variables = {"MARIN_ROOT": str(folder / "root"), **homes}
         self._call("init")
 
-    def _call(self, *arguments: str) -> tuple[Cost, str]:
-        return called([BIN / "marin", *arguments], self.folder, self.variables)
+    def _call(self, *arguments: str) -> Cost:
+        return called([BIN / "marin", "-q", *arguments], self.folder, self.variables)
 
     def put(self, path: Path) -> Cost:
-        cost, told = self._call("store", "put", str(path))
-        self.digest = told.split()[0]
+        cost = self._call("store", "put", str(path))
+        store = Store(open_storage(self.folder / "root"))
+        self.digest = (store.put_tree(path) if path.is_dir() else store.put_file(path)).digest
         return cost
 
     def verify(self) -> Cost:
-        return self._call("store", "verify", "--all")[0]
+        return self._call("store", "verify", "--all")
 
     def collect(self) -> Cost:
-        return self._call("store", "gc", "--min-age", "0")[0]
+        self._call("store", "pin", self.digest)
+        return self._call("store", "gc", "--min-age", "0")
 
     def get(self, path: Path) -> Cost:
-        return self._call("store", "get", self.digest, str(self.folder / "out"))[0]
+        return self._call("store", "get", self.digest, str(self.folder / "out"))
 
 
 class Dvc:
@@ -105,7 +115,7 @@ class Dvc:
         self._call("config", "core.check_update", "false")
 
     def _call(self, *arguments: str) -> Cost:
-        return called([BIN / "dvc", *arguments], self.folder, self.variables)[0]
+        return called([BIN / "dvc", *arguments], self.folder, self.variables)
 
     def put(self, path: Path) -> Cost:
         here = self.folder / path.name
@@ -113,7 +123,7 @@ class Dvc:
             shutil.rmtree(here)
         here.unlink(missing_ok=True)
         (shutil.copytree if path.is_dir() else shutil.copyfile)(path, here)
-        settle()
+        settle(path)
         return self._call("add", path.name)
 
     def verify(self) -> None:
@@ -127,7 +137,7 @@ class Dvc:
         if here.is_dir():
             shutil.rmtree(here)
         here.unlink(missing_ok=True)
-        settle()
+        settle(path)
         return self._call("checkout", f"{path.name}.dvc")
 
 
@@ -147,7 +157,7 @@ class Restic:
         self._call("init", "--repository-version", "2")
 
     def _call(self, *arguments: str) -> Cost:
-        return called([self.program, "--quiet", *arguments], self.folder, self.variables)[0]
+        return called([self.program, "--quiet", *arguments], self.folder, self.variables)
 
     def put(self, path: Path) -> Cost:
         return self._call("backup", str(path))
@@ -162,11 +172,18 @@ class Restic:
         return self._call("restore", "latest", "--target", str(self.folder / "out"))
 
 
+def settle(path: Path) -> None:
+    """Begin even: what was written before is on the disk, where there is one, and nothing is younger than the stat cache takes."""
+    if MEMORY not in path.resolve().parents:
+        os.sync()
+    time.sleep(3)
+
+
 def write_large(base: Path, mib: int) -> Path:
-    path, block = base / "large", os.urandom(16 * MIB)
+    path = base / "large"
     with open(path, "wb") as stream:
-        for index in range(mib // 16):
-            stream.write(hashlib.shake_256(index.to_bytes(8)).digest(64) + block[64:])
+        for _ in range(mib // 16):
+            stream.write(os.urandom(16 * MIB))  # all of it other bytes: restic keeps a piece once
         os.fsync(stream.fileno())
     return path
 
@@ -192,7 +209,7 @@ def change_small(path: Path) -> None:
 
 
 def measured(
-    base: Path, what: str, path: Path, change: Callable[[Path], None], restic: str, first: int
+    base: Path, what: str, path: Path, change: Callable[[Path], None], restic: str, first: int, put_only: bool
 ) -> dict[str, dict[str, Cost]]:
     """One round: what each operation cost each of them. ``first`` begins."""
     order: list[type[Marin | Dvc | Restic]] = [Marin, Dvc, *([Restic] if restic else [])]
@@ -201,22 +218,23 @@ def measured(
     found: dict[str, dict[str, Cost]] = {}
 
     def note(operation: str, tool: str, work: Callable[[], Cost | None]) -> None:
-        settle()
+        settle(path)
         cost = work()
         if cost is not None:
             found.setdefault(operation, {})[tool] = cost
 
     for tool in kept:
         note("put", tool.name, partial(tool.put, path))
-    change(path)
-    for tool in kept:
-        note("put again, a hundredth changed", tool.name, partial(tool.put, path))
-    for tool in kept:
-        note("verify", tool.name, tool.verify)
-    for tool in kept:
-        note("collect", tool.name, tool.collect)
-    for tool in kept:
-        note("get", tool.name, partial(tool.get, path))
+    if not put_only:
+        change(path)
+        for tool in kept:
+            note("put again, a hundredth changed", tool.name, partial(tool.put, path))
+        for tool in kept:
+            note("verify", tool.name, tool.verify)
+        for tool in kept:
+            note("collect", tool.name, tool.collect)
+        for tool in kept:
+            note("get", tool.name, partial(tool.get, path))
     for tool in kept:
         shutil.rmtree(tool.folder)
     sys.stderr.write(
@@ -240,6 +258,7 @@ def main() -> None:
     parser.add_argument(
         "--restic", default=shutil.which("restic") or "", help="the program; without one, beside DVC alone"
     )
+    parser.add_argument("--put-only", action="store_true", help="no more than the first put of each round")
     parser.add_argument("--folder", type=Path, help="where to work; default: the folder for temporary files")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -251,9 +270,9 @@ def main() -> None:
                 base = Path(folder)
                 path = write(base, asked.size_mib if what == "large" else asked.files)
                 if what == "large" and not number:
-                    settle()
+                    settle(path)
                     limits(path)
-                rounds.append(measured(base, what, path, change, asked.restic, number))
+                rounds.append(measured(base, what, path, change, asked.restic, number, asked.put_only))
         for operation in rounds[0]:
             for tool in rounds[0][operation]:
                 costs = [one[operation][tool] for one in rounds]

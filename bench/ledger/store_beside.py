@@ -33,7 +33,7 @@ from ledger import Store, open_storage
 
 MIB = 1024 * 1024
 BIN = Path(sys.executable).parent
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108 - where memory is
 """With `--folder` in it no disk is measured."""
 
 
@@ -173,7 +173,7 @@ class Restic:
 
 
 def settle(path: Path) -> None:
-    """Begin even: what was written before is on the disk, where there is one, and nothing is younger than the stat cache takes."""
+    """Begin even: what was written is on the disk, where there is one, and nothing is younger than the stat cache takes."""
     if MEMORY not in path.resolve().parents:
         os.sync()
     time.sleep(3)

@@ -13,10 +13,8 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ledger.errors import LedgerError, Malformed, StorageFailed
@@ -31,6 +29,8 @@ from ledger.storage.port import Storage
 from ledger.store.store import Store
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy
 
 _CHUNK = 24
@@ -127,6 +127,9 @@ def examine_bundles(
         for bundle in bundles:
             yield bundle, _examine_bundle(bundle, wanted, read)
         return
+    from concurrent.futures import ProcessPoolExecutor  # here: most logs are too small for several processes
+    from multiprocessing import get_context
+
     chunks = itertools.batched(bundles, _CHUNK)
     ahead: deque[tuple[tuple[Bundle, ...], Future[list[Examined | Finding | None]]]] = deque()
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
@@ -275,7 +278,10 @@ class EntryIds:
             for part in self._parts(stack, blocks):
                 hashes = numpy.fromfile(part, dtype="<u8")
                 hashes.sort()
-                repeated.append(numpy.unique(hashes[1:][(hashes[1:] == hashes[:-1]) & (hashes[1:] != 0)]))
+                again = hashes[1:][(hashes[1:] == hashes[:-1]) & (hashes[1:] != 0)]
+                once = numpy.ones(len(again), bool)  # numpy.unique would import numpy.ma
+                once[1:] = again[1:] != again[:-1]
+                repeated.append(again[once])
         wanted = numpy.concatenate(repeated)
         if not len(wanted):
             return []

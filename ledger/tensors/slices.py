@@ -17,9 +17,10 @@ the numbers, the form and nothing else, so equal states cut in the same way are 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -30,6 +31,7 @@ from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.store.blobs.hashing import threads
 from ledger.store.parts import PART_SIZE
 from ledger.store.store import Artifact, Store
+from ledger.store.trees.files import StoredFolder
 from ledger.store.trees.manifest import Manifest, ManifestEntry
 from ledger.tensors import tensors
 from ledger.tensors.statepack import STATE, put_planes
@@ -141,9 +143,8 @@ class Sliced:
         """
 
         def read(path: str, start: int, length: int) -> bytes:
-            with (folder / path).open("rb") as stream:
-                stream.seek(start)
-                return stream.read(length)
+            with open(f"{folder}/{path}", "rb", buffering=0) as stream:
+                return os.pread(stream.fileno(), length, start)
 
         form = (folder / FORM).read_bytes()
         names = map(slice_name, range(SlicedForm.parse(form).slices))
@@ -157,10 +158,14 @@ class Sliced:
             Malformed: it is not a state in slices.
             NotFound: the tree, or a file of it, is not here.
         """
-        files = store.folder(tree)
+        return cls.of_stored(store.folder(tree))
+
+    @classmethod
+    def of_stored(cls, files: StoredFolder) -> Sliced:
+        """Of a folder of a stored tree; raises as :meth:`of_store`."""
         sizes = files.sizes
         if sizes.pop(STATE, None) is None or sizes.pop(FORM, None) is None:
-            raise Malformed("state in slices", where=tree, expected=f"{STATE} and {FORM}", found="another tree")
+            raise Malformed("state in slices", where=files.path, expected=f"{STATE} and {FORM}", found="another tree")
         return cls._checked(files.read(STATE), files.read(FORM), sizes, files.read)
 
     @classmethod
@@ -242,18 +247,39 @@ class Sliced:
 
     def described(self) -> tensors.StateManifest:
         """The manifest of what the files hold in truth: every byte read and hashed."""
+        leaves: dict[str, list[bytes]] = {tensor.path: [] for tensor in self.state.tensors}
+
+        def hashes(stretches: Sequence[tuple[str, int, int]]) -> list[list[bytes]]:
+            return [tensors.leaf_hashes(self.part(*stretch)) for stretch in stretches]
+
+        tasks = self._stretches()
         with ThreadPoolExecutor(threads()) as pool:
-            return tensors.StateManifest.of([self._described(pool, tensor) for tensor in self.state.tensors])
+            for stretches, found in zip(tasks, pool.map(hashes, tasks), strict=True):
+                for (path, _, _), some in zip(stretches, found, strict=True):
+                    leaves[path] += some
+        return tensors.StateManifest.of(
+            [
+                replace(one, digest=tensors.root_digest(one.dtype, one.shape, leaves[one.path]))
+                for one in self.state.tensors
+            ]
+        )
 
-    def _described(self, pool: ThreadPoolExecutor, tensor: tensors.TensorInfo) -> tensors.TensorInfo:
-        count, step = math.prod(tensor.shape), max(1, _AT_ONCE // tensors.item_size(tensor.dtype))
-
-        def hashes(start: int) -> list[bytes]:
-            return tensors.leaf_hashes(self.part(tensor.path, start, min(count, start + step)))
-
-        leaves = [leaf for some in pool.map(hashes, range(0, count, step)) for leaf in some]
-        digest = tensors.root_digest(tensor.dtype, tensor.shape, leaves)
-        return tensors.TensorInfo(tensor.path, tensor.dtype, tensor.shape, digest, tensor.nbytes)
+    def _stretches(self) -> list[list[tuple[str, int, int]]]:
+        """All elements in order, as stretches of tensors (path, start, stop): of many small tensors some to a task, for a thread
+        that is called for each of them would cost more than its hashes."""
+        tasks: list[list[tuple[str, int, int]]] = [[]]
+        room = _AT_ONCE
+        for tensor in self.state.tensors:
+            count, size = math.prod(tensor.shape), tensors.item_size(tensor.dtype)
+            step = max(1, _AT_ONCE // size)
+            for start in range(0, count, step):
+                stop = min(count, start + step)
+                if (stop - start) * size > room:
+                    tasks.append([])
+                    room = _AT_ONCE
+                tasks[-1].append((tensor.path, start, stop))
+                room -= (stop - start) * size
+        return tasks
 
     def _length(self, tensor: tensors.TensorInfo, number: int) -> int:
         lead, _ = self.form.rows(tensor.path, tensor.shape)

@@ -13,15 +13,16 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import marin
 from ledger import canonical_digest, digest_bytes
 from marin.errors import MissingEvidence
-from marin.provenance.git import git
+from marin.provenance.git import git, quiet
 
 GENERATED = ("artifacts", "dvc.lock", "params.yaml")
 """Tracked files that the pipeline itself writes, or that are the recipe: they are results and parameters, not code."""
@@ -62,23 +63,28 @@ def code_folder() -> Path:
     return Path(marin.__file__).resolve().parent.parent
 
 
-def files_digest(folder: Path, paths: Iterable[str]) -> str:
+Known = dict[str, str]
+"""Relative path -> digest of the bytes, of files that were read a moment ago: the next question need not read them again."""
+
+
+def files_digest(folder: Path, paths: Iterable[str], known: Known | None = None) -> str:
     """One digest of the named files and of everything below the named folders: that of :func:`files_listing`."""
-    return canonical_digest(files_listing(folder, paths))
+    return canonical_digest(files_listing(folder, paths, known))
 
 
-def files_listing(folder: Path, paths: Iterable[str]) -> list[tuple[str, str]]:
+def files_listing(folder: Path, paths: Iterable[str], known: Known | None = None) -> list[tuple[str, str]]:
     """The named files and everything below the named folders: sorted relative paths and digests of their bytes.
 
     Compiled files are left out: they follow from the sources. Raises :class:`MissingEvidence` for a path that is
     not there, because an identity of absent code would equal that of other absent code.
     """
     listed: dict[str, str] = {}
+    known = {} if known is None else known
     for path in paths:
         found = False
-        for file in _files(folder / path):
+        for file in [path] if path in known else _files(folder, path):
             found = True
-            listed[file.relative_to(folder).as_posix()] = _file_digest(file)
+            listed[file] = _digest_of(folder, file, known)
         if not found:
             raise MissingEvidence(
                 "code of a step is missing",
@@ -93,49 +99,63 @@ def files_listing(folder: Path, paths: Iterable[str]) -> list[tuple[str, str]]:
 def lock_digest(folder: Path) -> str:
     """Digest of the locked dependencies, or :data:`NO_LOCK`."""
     lock = folder / LOCK
-    return _file_digest(lock) if lock.is_file() else NO_LOCK
+    return _file_digest(str(lock)) if lock.is_file() else NO_LOCK
 
 
-def provenance(folder: Path) -> Provenance:
-    """Commit, tree and difference of the code in ``folder``."""
-    inside = _git(folder, "rev-parse", "--is-inside-work-tree")
-    if inside is None or inside.strip() != b"true":
+def provenance(folder: Path, known: Known | None = None) -> Provenance:
+    """Commit, tree and difference of the code in ``folder``. What is read is put into ``known``."""
+    known = {} if known is None else known
+    try:
+        settings = quiet(folder, seconds=_GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        settings = {}
+    git_here = partial(_git, folder, settings)
+    # In a repository without a commit the first question has no answer.
+    inside = ("rev-parse", "--is-inside-work-tree")
+    told = (git_here(*inside, "HEAD") or git_here(*inside) or b"").split()
+    if told[:1] != [b"true"]:
         present = [name for name in ("ledger", "marin", LOCK) if (folder / name).exists()]
-        return Provenance(commit="", tree=files_digest(folder, present), dirty=False, diff=b"")
+        return Provenance(commit="", tree=files_digest(folder, present, known), dirty=False, diff=b"")
     exclude = [f":(exclude){name}" for name in GENERATED]
-    commit = (_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
-    tracked = (_git(folder, "ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
+    commit = b"".join(told[1:]).decode()
+    tracked = (git_here("ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
     paths = sorted(os.fsdecode(path) for path in tracked if path)
-    files = ((path, folder / path) for path in paths)
-    tree = canonical_digest([[path, _file_digest(file)] for path, file in files if file.is_file()])
+    files = (path for path in paths if os.path.isfile(f"{folder}/{path}"))
+    tree = canonical_digest([[path, _digest_of(folder, path, known)] for path in files])
     against = [commit] if commit else []
-    diff = _git(folder, "diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
+    diff = git_here("diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
     kept = b"" if os.environ.get(NO_DIFF_VARIABLE) else diff
     return Provenance(commit=commit, tree=tree, dirty=bool(diff), diff=kept)
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
+def _files(folder: Path, path: str) -> Iterator[str]:
+    if os.path.isfile(f"{folder}/{path}"):
+        yield PurePosixPath(path).as_posix()
         return
-    for parent, folders, names in os.walk(path):
+    for parent, folders, names in os.walk(folder / path):
         folders[:] = sorted(name for name in folders if name not in _IGNORED_FOLDERS and not name.startswith("."))
         for name in sorted(names):
             if Path(name).suffix not in _IGNORED_SUFFIXES and not name.startswith("."):
-                yield Path(parent) / name
+                yield (Path(parent) / name).relative_to(folder).as_posix()
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb", buffering=0) as file:
+def _digest_of(folder: Path, path: str, known: Known) -> str:
+    if path not in known:
+        known[path] = _file_digest(f"{folder}/{path}")
+    return known[path]
+
+
+def _file_digest(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > _AT_ONCE:
             return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
         return digest_bytes(file.readall())
 
 
-def _git(folder: Path, *arguments: str) -> bytes | None:
+def _git(folder: Path, settings: Mapping[str, str], *arguments: str) -> bytes | None:
     """What Git prints, or None where there is no Git, no repository, or Git refuses."""
     try:
-        done = git(folder, *arguments, seconds=_GIT_SECONDS)
+        done = git(folder, *arguments, seconds=_GIT_SECONDS, settings=settings)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 SECONDS = 600
@@ -62,10 +63,23 @@ _PROGRAMS = {
 }
 
 
+def quiet(folder: Path, *, seconds: float = SECONDS) -> Mapping[str, str]:
+    """The settings under which no program is called that a configuration names. Raises as :func:`git`."""
+    listed = _run(folder, ("config", "--list", "--name-only", "-z"), _SETTINGS, None, seconds)
+    return _SETTINGS | _silenced(listed.stdout)
+
+
 def git(
-    folder: Path, *arguments: str, given: bytes | None = None, seconds: float = SECONDS
+    folder: Path,
+    *arguments: str,
+    given: bytes | None = None,
+    seconds: float = SECONDS,
+    settings: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """`git ARGUMENT...` in ``folder``, whatever its exit status.
+
+    Args:
+        settings: what :func:`quiet` gave a moment ago, where several questions are asked at once.
 
     Raises:
         OSError: there is no Git.
@@ -73,8 +87,7 @@ def git(
     """
     if arguments[0] in _DIFFING:  # a driver's own program cannot be set to nothing
         arguments = (arguments[0], "--no-ext-diff", "--no-textconv", *arguments[1:])
-    listed = _run(folder, ("config", "--list", "--name-only", "-z"), _SETTINGS, None, seconds)
-    return _run(folder, arguments, _SETTINGS | _silenced(listed.stdout), given, seconds)
+    return _run(folder, arguments, settings or quiet(folder, seconds=seconds), given, seconds)
 
 
 def identity() -> list[str]:
@@ -99,7 +112,7 @@ def _silenced(names: bytes) -> dict[str, str]:
 
 
 def _run(
-    folder: Path, arguments: tuple[str, ...], settings: dict[str, str], given: bytes | None, seconds: float
+    folder: Path, arguments: tuple[str, ...], settings: Mapping[str, str], given: bytes | None, seconds: float
 ) -> subprocess.CompletedProcess[bytes]:
     command = ["git", "--no-pager", "--no-replace-objects", "-C", str(folder), *arguments]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ledger import LedgerError, Malformed, Manifest, StateManifest, Store, Tampered
+from ledger import PART_SIZE, LedgerError, Malformed, Manifest, StateManifest, Store, StoredFolder, Tampered
 from marin.record.events import Output
 
 How = Literal["auto", "reflink", "hardlink", "copy"]
@@ -36,6 +36,9 @@ KINDS = {
 STATE_LIST = "state.json"
 """The list of a state's tensors: in the output of step ``train``, beside ``checkpoint/``, and in a checkpoint itself."""
 _CHECKPOINT = "checkpoint/"
+_SLICED = frozenset({"slices.json", f"{_CHECKPOINT}slices.json"})
+MOST_IN_MEMORY = 1 << 26
+"""Bytes of a stored state that are not copied to a folder to be looked at."""
 
 _ADAPTERS = r"adapters/adapter_(config\.json|model\.safetensors)"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|chat_template\.jinja"
@@ -129,21 +132,25 @@ def checkout(store: Store, output: Output, folder: Path, *, kind: str = "", how:
     return folder
 
 
-def content_mismatches(output: Output, folder: Path) -> Iterator[Mismatch]:
-    """What the content of a checked out output says against it: of tokens and states, whose files are not canonical.
+def content_mismatches(output: Output, folder: Path | StoredFolder) -> Iterator[Mismatch]:
+    """What the content of an output, checked out or a state that is :func:`in_memory`, says against
+    it: of tokens and states, whose files are not canonical.
 
     Raises:
         DataError: it can not be read as what it should be.
     """
     if not by_content(output):
         return
-    if output.kind == TOKENS:
-        from marin.tensors.token_caches import stray_files  # numpy
+    if isinstance(folder, Path) and output.kind == TOKENS:
+        from marin.tensors.token_caches import read_contents, stray_files, tokens_content  # numpy
 
-        for extra in stray_files(folder)[:1]:
+        contents = read_contents(folder)
+        for extra in stray_files(folder, contents)[:1]:
             yield Mismatch("artifact", "the files of token caches", f"a file {extra}")
             return
-    found = _tokens(folder) if output.kind == TOKENS else _state(folder)
+        found = tokens_content(folder, contents)
+    else:
+        found = _state(folder)
     for field, expected, actual in zip(("digest", "size"), (output.digest, output.size), found, strict=True):
         if expected != actual:
             yield Mismatch(field, str(expected), str(actual))
@@ -158,8 +165,8 @@ def listed_tensors(store: Store, listed: str | None, state: str = "") -> StateMa
     return None
 
 
-def checkpoint_mismatches(state: str, listed: bytes, folder: Path) -> Iterator[Mismatch]:
-    """What a checked out training checkpoint in ``folder`` says against the state that is recorded of it.
+def checkpoint_mismatches(state: str, listed: bytes, folder: Path | StoredFolder) -> Iterator[Mismatch]:
+    """What a training checkpoint in ``folder``, checked out or :func:`in_memory`, says against the state that is recorded of it.
 
     Args:
         state: the recorded digest.
@@ -184,8 +191,15 @@ def checkpoint_mismatches(state: str, listed: bytes, folder: Path) -> Iterator[M
     found = checkpoint_state(folder, manifest)
     if found.digest != state:
         yield Mismatch("state", state, f"{found.digest}, other in {', '.join(manifest.differing(found)[:3])}")
-    elif (own := folder / STATE_LIST).is_file() and own.read_bytes() != listed:
+    elif _read(folder, STATE_LIST) not in (None, listed):
         yield Mismatch("artifact", "the recorded list of tensors", f"another {STATE_LIST}")
+
+
+def _read(folder: Path | StoredFolder, name: str) -> bytes | None:
+    """The bytes of a file; None where there is no such file."""
+    if isinstance(folder, StoredFolder):
+        return None if folder.size(name) is None else folder.read(name)
+    return (folder / name).read_bytes() if (folder / name).is_file() else None
 
 
 def not_the_output(output: Output, mismatch: Mismatch) -> Tampered:
@@ -215,19 +229,30 @@ def _allowed(kind: str) -> Callable[[str], object] | None:
     return None
 
 
-def _tokens(folder: Path) -> tuple[str, int]:
-    from marin.tensors.token_caches import tokens_content
+def in_memory(store: Store, tree: str) -> StoredFolder | None:
+    """A stored state in slices where it lies, every byte of it hashed and kept here: what a checkout would have copied. None
+    where it is of another form, or has more than 64 MiB or a file that is read in parts.
 
-    return tokens_content(folder)
+    Raises:
+        Tampered: the bytes are others.
+        NotFound: they are not in the store.
+    """
+    sizes = {entry.path: entry.size for entry in store.manifest(tree)}
+    if sum(sizes.values()) > MOST_IN_MEMORY or max(sizes.values(), default=0) > PART_SIZE or not _SLICED & sizes.keys():
+        return None
+    folder = store.folder(tree)
+    for path in sizes:
+        folder.read(path, 0, 0)
+    return folder
 
 
-def _state(folder: Path) -> tuple[str, int]:
+def _state(folder: Path | StoredFolder) -> tuple[str, int]:
     """Digest and bytes of the state in the output of step ``train``; its own list must be that of the bytes."""
-    listed = (folder / STATE_LIST).read_bytes() if (folder / STATE_LIST).is_file() else b""
+    listed = _read(folder, STATE_LIST) or b""
     try:
         manifest = StateManifest.parse(listed)
     except LedgerError as error:
         return f"no list of tensors ({error.what})", 0
-    for mismatch in checkpoint_mismatches(manifest.digest, listed, folder / _CHECKPOINT):
+    for mismatch in checkpoint_mismatches(manifest.digest, listed, folder / _CHECKPOINT[:-1]):
         return f"{manifest.digest} by its list and another by its bytes ({mismatch})", 0
     return manifest.digest, sum(tensor.nbytes for tensor in manifest.tensors)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, Sliced, StateManifest, describe_state, read_state
+from ledger import LedgerError, Sliced, StateManifest, StoredFolder, describe_state, read_state
 from marin.errors import DataError
 from marin.tensors.reading import array_info, plausible_bytes, unreadable
 
@@ -32,8 +32,10 @@ def checkpoint_files(path: str) -> bool:
     return any(files.fullmatch(path) for files in (SLICED_FILES, OCDBT_FILES, PACKED_FILES))
 
 
-def stray_files(folder: Path) -> list[str]:
+def stray_files(folder: Path | StoredFolder) -> list[str]:
     """Files in ``folder`` that are not those of one form: anyone who reads another one would find another state."""
+    if isinstance(folder, StoredFolder):
+        return [name for name in sorted(folder.sizes) if not SLICED_FILES.fullmatch(name)]
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     if Sliced.is_in(folder):
         return [name for name in names if not SLICED_FILES.fullmatch(name)]
@@ -52,7 +54,7 @@ def is_packed(folder: Path) -> bool:
     return (folder / "tensors").is_dir() and (folder / "state.json").is_file()
 
 
-def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
+def checkpoint_state(folder: Path | StoredFolder, expected: StateManifest) -> StateManifest:
     """The state that the bytes in ``folder`` are: every tensor read and hashed.
 
     Args:
@@ -61,6 +63,8 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
     Raises:
         DataError: it is not a checkpoint, or holds more than ``expected``.
     """
+    if isinstance(folder, StoredFolder):
+        return _readable(lambda: Sliced.of_stored(folder).described(), folder)
     if Sliced.is_in(folder):
         return _readable(lambda: Sliced.of_folder(folder).described(), folder)
     if is_packed(folder):
@@ -95,7 +99,7 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     return sorted(names)
 
 
-def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
+def _readable(read: Callable[[], StateManifest], folder: Path | StoredFolder) -> StateManifest:
     try:
         return read()
     except (LedgerError, ValueError, OSError) as error:

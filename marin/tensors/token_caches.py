@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,41 +60,42 @@ def cached_splits(folder: Path) -> list[str]:
     return [*(["train"] if single else [f"train/{part}" for part in parts]), "validation"]
 
 
-def stray_files(folder: Path) -> list[str]:
-    """Files of no split that is read, and chunks behind the end of their array: nothing digests them.
+Contents = Mapping[str, CacheContent]
+"""What is in the cache of each split of a folder."""
+
+
+def read_contents(folder: Path) -> Contents:
+    """All caches of the output of step ``tokens`` that lies in ``folder``, read once.
 
     Raises:
         DataError: a cache is missing, unfinished, or not of the form that Levanter writes.
     """
+    return {split: cache_content(folder / split) for split in cached_splits(folder)}
+
+
+def stray_files(folder: Path, contents: Contents | None = None) -> list[str]:
+    """Files of no split that is read, and chunks behind the end of their array: nothing digests them. Raises as
+    :func:`read_contents`, where nobody has called it."""
     own = set()
-    for split in cached_splits(folder):
-        content = cache_content(folder / split)
+    for split, content in (read_contents(folder) if contents is None else contents).items():
         own |= {f"{split}/{LEDGER}", f"{split}/{WORDS_FILE}"}
         column = has_column(folder / split)
         if not column:
             own.add(f"{split}/{MASK_FILE}")
         for field in (FIELD, MASK) if column else (FIELD,):
             for name, count in (("offsets", content.documents + 1), ("data", content.tokens)):
-                array = open_field(folder / split, f"{field}/{name}")
-                chunks = -(-count // int(array.chunk_layout.write_chunk.shape[0]))
+                chunks = -(-count // _form_of(folder / split, f"{field}/{name}").file)
                 own |= {f"{split}/{field}/{name}/{file}" for file in ("zarr.json", *(f"c/{i}" for i in range(chunks)))}
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
     return [name for name in names if name not in own]
 
 
-def tokens_content(folder: Path) -> tuple[str, int]:
-    """The digest and the size in bytes of the output of step ``tokens`` that lies in ``folder``.
-
-    Raises:
-        DataError: a cache is missing, unfinished, or not of the form that Levanter writes.
-    """
-    tensors: dict[str, str] = {}
-    size = 0
-    for split in cached_splits(folder):
-        content = cache_content(folder / split)
-        tensors |= {f"{split}/{name}": digest for name, digest in content.tensors.items()}
-        size += content.nbytes
-    return state_digest(tensors), size
+def tokens_content(folder: Path, contents: Contents | None = None) -> tuple[str, int]:
+    """The digest and the size in bytes of the output of step ``tokens`` that lies in ``folder``. Raises as
+    :func:`read_contents`, where nobody has called it."""
+    known = read_contents(folder) if contents is None else contents
+    tensors = {f"{split}/{name}": one for split, content in known.items() for name, one in content.tensors.items()}
+    return state_digest(tensors), sum(content.nbytes for content in known.values())
 
 
 def cache_content(cache: Path) -> CacheContent:
@@ -183,11 +184,9 @@ def open_field(cache: Path, name: str) -> Any:
     Raises:
         DataError: it is missing, or not of the form that Levanter writes.
     """
-    dtype = "int64" if name.endswith("/offsets") else {FIELD: "int32", MASK: "uint8"}[name.partition("/")[0]]
     looked_at = name
     try:
-        with (cache / name / "zarr.json").open("rb") as file:
-            form = ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
+        form = _form_of(cache, name)
         for path in sorted((cache / name / "c").glob("*")):
             looked_at = f"{name}/c/{path.name}"
             with path.open("rb") as file:
@@ -195,6 +194,13 @@ def open_field(cache: Path, name: str) -> Any:
     except (OSError, ValueError) as error:
         raise unreadable(looked_at, error) from error
     return open_array({"driver": "file", "path": f"{cache}/"}, name)
+
+
+def _form_of(cache: Path, name: str) -> ArrayForm:
+    """How an array of :func:`open_field` lies in files. Raises OSError or ValueError."""
+    dtype = "int64" if name.endswith("/offsets") else {FIELD: "int32", MASK: "uint8"}[name.partition("/")[0]]
+    with (cache / name / "zarr.json").open("rb") as file:
+        return ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
 
 
 def _read_at(file: BinaryIO, begin: int, count: int) -> bytes:

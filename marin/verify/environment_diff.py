@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from marin.errors import NotInstalled
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
-from marin.provenance.code import LOCK, NO_LOCK, code_folder, files_digest, lock_digest, provenance
+from marin.provenance.code import LOCK, NO_LOCK, Known, code_folder, files_digest, lock_digest, provenance
 from marin.recipe.schema import Recipe
 from marin.record.events import StepStarted
 from marin.verify.derivation.record import RunRecord, facts
@@ -63,8 +63,9 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
     """Compare what a run records with what is installed here."""
     body = record.run.started.body
     folder = code_folder()
-    present, recorded = provenance(folder), body.environment
-    here = environment.describe(lock_digest(folder))
+    read: Known = {}
+    present, recorded = provenance(folder, read), body.environment
+    lock, versions = lock_digest(folder), environment.versions()
     lines = []
     if not record.run.is_loop and body.code.get("tree") != present.tree:
         lines.append(
@@ -72,18 +73,15 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
             f"{' with changes' if body.code.get('dirty') else ''}, this is {present.commit or 'not in Git'}"
             f"{' with changes' if present.dirty else ''}"
         )
-    if recorded.get("lock") != here["lock"]:
-        present_lock = f"this is {here['lock']}" if here["lock"] != NO_LOCK else "there is none here"
+    if recorded.get("lock") != lock:
+        present_lock = f"this is {lock}" if lock != NO_LOCK else "there is none here"
         lines.append(f"environment: the run was made with lock {recorded.get('lock')}, {present_lock}")
-    lines += [f"environment: {line}" for line in changed_versions(recorded.get("versions"), here["versions"])]
+    lines += [f"environment: {line}" for line in changed_versions(recorded.get("versions"), versions)]
     if record.run.is_loop:
-        lines += [f"environment: {line}" for line in changed_machine(recorded, here)]
+        lines += [f"environment: {line}" for line in changed_machine(recorded, environment.describe(lock))]
     commit = str(body.code.get("commit") or "")
     return EnvironmentDiff(
-        tuple(lines),
-        _foreign(record, here["lock"]),
-        commit if COMMIT.match(commit) else "",
-        bool(body.code.get("dirty")),
+        tuple(lines), _foreign(record, lock, read), commit if COMMIT.match(commit) else "", bool(body.code.get("dirty"))
     )
 
 
@@ -135,9 +133,9 @@ def unless_environment_differs(
     return Verdict("UNAVAILABLE", (*reasons, proves, *commands, *changed, *verdict.lines))
 
 
-def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
+def _foreign(record: RunRecord, lock: str, read: Known) -> dict[str, str]:
     """By what each step's own beginning says: a plan that the run's beginning lists decides nothing."""
-    installed = _installed(record)
+    installed = _installed(record, read)
     beside = "; ".join(environment.beside(code_folder() / LOCK))
     found = {}
     for stretch in record.stretches:
@@ -159,13 +157,13 @@ def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
     return found
 
 
-def _installed(record: RunRecord) -> dict[str, str | NotInstalled]:
+def _installed(record: RunRecord, read: Known) -> dict[str, str | NotInstalled]:
     """The code of each step of the pipeline as it is installed here, under the run's recipe; or which plugin is not."""
     recipe = record.run.readable_recipe or Recipe()
     found: dict[str, str | NotInstalled] = {}
     for step in PIPELINE.steps:
         try:
-            found[step.name] = files_digest(code_folder(), step.code(recipe))
+            found[step.name] = files_digest(code_folder(), step.code(recipe), read)
         except NotInstalled as error:
             found[step.name] = error
     return found

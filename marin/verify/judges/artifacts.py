@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger import LedgerError, Malformed, NotFound, StateManifest
+from ledger import LedgerError, Malformed, NotFound, StateManifest, StoredFolder
 from marin.history.run import Fact, Run
 from marin.process.progress import bar
 from marin.provenance.plugins import load_plugin
@@ -145,8 +145,8 @@ def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:
         mismatched = [str(item) for item in outputs.mismatches(output, case.store.manifest(output.artifact))]
         yield from mismatched
         if not mismatched and outputs.by_content(output):
-            case.store.checkout(output.artifact, folder)
-            yield from map(str, outputs.content_mismatches(output, folder))
+            lies = _lies(case, output.artifact, folder)
+            yield from map(str, outputs.content_mismatches(output, lies))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -156,10 +156,18 @@ def _state(case: Case, saved: CheckpointSaved, folder: Path) -> Iterator[str]:
         size = case.store.manifest(saved.artifact).size
         if size != saved.size:
             yield f"recorded {saved.size} bytes, found {size}"
-        case.store.checkout(saved.artifact, folder)
-        yield from map(str, outputs.checkpoint_mismatches(saved.state, case.store.read(saved.manifest), folder))
+        lies = _lies(case, saved.artifact, folder)
+        yield from map(str, outputs.checkpoint_mismatches(saved.state, case.store.read(saved.manifest), lies))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lies(case: Case, artifact: str, folder: Path) -> Path | StoredFolder:
+    """Where a stored tree can be looked at, all of it hashed: in memory if it is a small state, else in ``folder``."""
+    found = outputs.in_memory(case.store, artifact)
+    if found is None:
+        case.store.checkout(artifact, folder)
+    return found or folder
 
 
 def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:

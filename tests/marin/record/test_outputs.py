@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from ledger import (
     LedgerError,
+    NotFound,
     PosixStorage,
     StateManifest,
     Store,
@@ -143,6 +144,54 @@ def test_a_checkpoint_lists_the_tensors_that_it_has(tmp_path: Path) -> None:
     (folder / "state.json").write_bytes(another.encode())
     (mismatch,) = outputs.checkpoint_mismatches(recorded.digest, recorded.encode(), folder)
     assert mismatch.found == "another state.json"
+
+
+def changed(shelf: Shelf, **files: bytes) -> str:
+    """The tree of a checkpoint in slices, with these files in it."""
+    folder = shelf.base / f"checkpoint-{len(list(shelf.base.iterdir()))}"
+    write_slices(folder, TENSORS, slices=2)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return shelf.store.put_tree(folder).digest
+
+
+def test_a_small_state_says_in_memory_what_it_says_in_a_folder(shelf: Shelf) -> None:
+    recorded = describe_state(TENSORS)
+    slices = shelf.base / "slices"  # what slice 0 honestly is
+    write_slices(slices, TENSORS, slices=2)
+    flipped = bytearray((slices / "slices/00000").read_bytes())
+    flipped[-1] ^= 1
+    another = describe_state(TENSORS | {"moments/nu": TENSORS["moments/nu"] + 1}).encode()
+    cases = ({}, {"slices/00000": bytes(flipped)}, {"state.json": another}, {"planted": b"x"}, {"slices/00001": b""})
+    for number, files in enumerate(cases):
+        tree, said = changed(shelf, **files), []
+        kept = outputs.in_memory(shelf.store, tree)
+        assert kept is not None
+        shelf.store.checkout(tree, shelf.base / f"out-{number}")
+        for place in (kept, shelf.base / f"out-{number}"):
+            try:
+                said.append([*map(str, outputs.checkpoint_mismatches(recorded.digest, recorded.encode(), place))])
+            except DataError as error:
+                said.append([error.what, error.found])
+        assert said[0] == said[1] and bool(said[0]) == bool(files), files
+
+
+def test_what_is_kept_in_memory_was_hashed(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = changed(shelf)
+    entry = shelf.store.manifest(tree).entry("slices/00001")
+    (found,) = [path for path in (shelf.base / "root").rglob("*") if path.is_file() and entry.digest[9:] in path.name]
+    honest = found.read_bytes()
+    found.chmod(0o644)
+    found.write_bytes(honest[:-1] + b"?")
+    with pytest.raises(Tampered):
+        outputs.in_memory(shelf.store, tree)
+    found.unlink()
+    with pytest.raises(NotFound):
+        outputs.in_memory(shelf.store, tree)
+    found.write_bytes(honest)
+    monkeypatch.setattr(outputs, "MOST_IN_MEMORY", sum(one.size for one in shelf.store.manifest(tree)) - 1)
+    assert outputs.in_memory(shelf.store, tree) is None, "a large one is copied to a folder"
+    assert outputs.in_memory(shelf.store, state(shelf, TENSORS).artifact) is None, "one of another form too"
 
 
 def test_a_state_of_zeros_without_end_is_not_read(shelf: Shelf) -> None:

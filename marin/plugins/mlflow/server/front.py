@@ -12,10 +12,13 @@ import contextlib
 import html
 import json
 import sqlite3
+import sys
+import types
 import urllib.parse
 import warnings
 from http import HTTPStatus
 from pathlib import Path
+from typing import cast
 
 from marin.history.table.varied import NAMED
 from marin.plugins.mlflow.folding.experiments import VARIED_TAG
@@ -34,23 +37,33 @@ COLUMNS = {
 """What a run list shows beside name, time and duration, and how wide, in pixels."""
 MOST_VARIED = 5
 """So many keys that set runs apart have a column of a list that nobody has arranged."""
-NOT_MOUNTED = ("assistant_router", "gateway_router", "job_api_router")
+NOT_MOUNTED = {"assistant.api": "assistant_router", "gateway_api": "gateway_router", "job_api": "job_api_router"}
+"""Modules of ``mlflow.server``, and the router of each."""
+NOT_IMPORTED = ("pandas", "polars", "pyarrow", "scipy", "pygments")
+"""What MLflow imports where it is installed, for the data sets and models of a client; mlflow-skinny does without. 100 MB."""
 ABSENT = ("/assistant", "/demo", "/ui-telemetry", "/gateway", "/jobs")
 """What follows ``mlflow`` or ``ajax-api/3.0`` in the addresses that are not found, whichever router would answer."""
 _HERE = Path(__file__).parent
 
 
 def application() -> Application:
-    """MLflow's own application without the routers that are not mounted. MLflow has its settings by now."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
-        import mlflow.server.fastapi_app as served
-        from fastapi import APIRouter
+    """MLflow's own application without the routers that are not mounted. MLflow has its settings by now, and is imported here,
+    as where :data:`NOT_IMPORTED` is not installed; whoever asks for one of these later gets it."""
+    absent = [name for name in NOT_IMPORTED if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # None: an import of it is an ImportError
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
+            from fastapi import APIRouter
 
-        for name in NOT_MOUNTED:
-            setattr(served, name, APIRouter())
-        found: Application = served.create_fastapi_app()
-    return found
+            for name, router in NOT_MOUNTED.items():  # their own modules import what computes
+                module = sys.modules[f"mlflow.server.{name}"] = types.ModuleType(f"mlflow.server.{name}")
+                setattr(module, router, APIRouter())
+            from mlflow.server.fastapi_app import app
+    finally:
+        for name in absent:
+            del sys.modules[name]
+    return cast("Application", app)
 
 
 class Front:

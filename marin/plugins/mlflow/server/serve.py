@@ -69,7 +69,6 @@ def serve(listener: socket.socket, served: Application, database: Path, *, annou
         REGISTRY_STORE_URI_ENV_VAR: uri,
         ARTIFACT_ROOT_ENV_VAR: ARTIFACT_ROOT,
     }
-    repositories.register_entrypoints()  # once more: one may need what MLflow was imported without
     if SCHEME not in repositories.get_registered_artifact_repositories():  # a source tree without its entry points
         repositories.register(SCHEME, MarinArtifactRepository)
     handlers._tracking_store_registry.register(SCHEME, ServedTrackingStore)

@@ -18,6 +18,7 @@ import types
 import urllib.parse
 import warnings
 from contextvars import ContextVar
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
@@ -72,8 +73,13 @@ def application() -> Application:
     finally:
         for name in modules:
             del sys.modules[name]
+    import mlflow.models
+    import mlflow.types
     from mlflow.store.artifact import hdfs_artifact_repo
     from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
+
+    for package in (mlflow.models, mlflow.types):
+        vars(package)["__getattr__"] = partial(_whole, package)
 
     def hdfs(*given: Any, **named: Any) -> Any:
         return importlib.reload(hdfs_artifact_repo).HdfsArtifactRepository(*given, **named)
@@ -82,6 +88,13 @@ def application() -> Application:
         repositories.register(scheme, hdfs)
     repositories.register_entrypoints()  # once more: somebody's may need what was absent
     return cast("Application", app)
+
+
+def _whole(package: types.ModuleType, name: str) -> Any:
+    """A name of a package that was imported without: it is imported again, with what is installed."""
+    if name.startswith("__") or vars(package).pop("__getattr__", None) is None:
+        raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
+    return getattr(importlib.reload(package), name)
 
 
 class Front:

@@ -79,7 +79,7 @@ def application() -> Application:
     from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
 
     for package in (mlflow.models, mlflow.types):
-        vars(package)["__getattr__"] = partial(_whole, package)
+        vars(package)["__getattr__"] = partial(_imported_again, package)
 
     def hdfs(*given: Any, **named: Any) -> Any:
         return importlib.reload(hdfs_artifact_repo).HdfsArtifactRepository(*given, **named)
@@ -90,7 +90,7 @@ def application() -> Application:
     return cast("Application", app)
 
 
-def _whole(package: types.ModuleType, name: str) -> Any:
+def _imported_again(package: types.ModuleType, name: str) -> Any:
     """A name of a package that was imported without: it is imported again, with what is installed."""
     if name.startswith("__") or vars(package).pop("__getattr__", None) is None:
         raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")

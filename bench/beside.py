@@ -44,20 +44,24 @@ class Comparison:
         return f"marin {self.command}: {row(self.new)} s beside {row(self.old)} s of processor time: ratio {self.ratio:.2f}"
 
 
+def environment(checkout: Path) -> dict[str, str]:
+    """The variables of a command there, with the checkout's own homes."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MARIN_ROOT", "VIRTUAL_ENV")}
+    home = checkout / "build" / "bench-home"
+    return kept | {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "state", "cache")}
+
+
 def seconds(checkout: Path, arguments: Sequence[str]) -> float:
     """Processor seconds of one call there.
 
     Raises:
         SystemExit: the command failed.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in ("MARIN_ROOT", "VIRTUAL_ENV")}
-    home = checkout / "build" / "bench-home"
-    environment |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "state", "cache")}
     before = os.times()
     done = subprocess.run(
         [checkout / ".venv" / "bin" / "marin", *arguments],
         cwd=checkout,
-        env=environment,
+        env=environment(checkout),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -18,11 +18,11 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 35_010, 36_000),
-    "stage": (gauges.STAGE, 30_980, 31_000),
-    "README": (gauges.README, 44_820, 46_000),
+    "verification": (gauges.VERIFICATION, 35_200, 36_000),
+    "stage": (gauges.STAGE, 31_000, 31_000),
+    "README": (gauges.README, 44_950, 46_000),
 }
-PRODUCT = 129_600
+PRODUCT = 129_740
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 4, 2
 STEP_STARTED, CODECS = 1, 1
 RESULTS = {"marin/kinds/kind.py:StepView", "marin/work/recorded.py:StoredResult"}

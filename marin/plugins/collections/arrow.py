@@ -1,18 +1,23 @@
-"""Arrow without pandas, in a command of ours."""
+"""Arrow without pandas and with the memory of the C library, in a command of ours."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
 
 
-def leave_out_pandas() -> None:
-    """Keep Arrow from importing pandas in this process, 50 MB that a collection has no use for.
+def take_less_memory() -> None:
+    """Keep Arrow from importing pandas in this process, 50 MB that a collection has no use for, and from setting memory aside.
 
     Of what it makes an array of, Arrow asks whether it is a series of pandas, and imports pandas to know it. It asks once: where
     pandas is not to be had then, nothing is a series. A table still becomes a frame (``to_pandas``). Where pandas is imported
     already nothing changes; and only a process that gives Arrow no series may call this.
+
+    Its first allocator, mimalloc, holds 33 MB more than the C library's where a collection takes 9 at a time. Arrow reads the
+    variable once, and what this process starts inherits it.
     """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     import pyarrow as pa
 
     if "pandas" in sys.modules:

@@ -98,13 +98,13 @@ def build(
       marin data build --source 'data/*.jsonl.zst' --evaluation test.jsonl --evaluation-fields question,answer
     """
     from marin.plugins.collections import build as building
-    from marin.plugins.collections.arrow import leave_out_pandas
+    from marin.plugins.collections.arrow import take_less_memory
     from marin.plugins.collections.settings import load_settings
     from marin.recipe.composition import conf_folder
     from marin.record.root import open_root
 
     if address is None:  # Ray Data has frames of its own
-        leave_out_pandas()
+        take_less_memory()
     asked = building.BuildRequest(
         sources,
         load_settings(config, conf_folder()),

@@ -23,6 +23,7 @@ from marin.process.waiting import waiting
 from marin.recipe.form.record import plain
 from marin.recipe.schema import Arithmetic, Recipe, from_plain
 from marin.training.optimizers.rule import optimizer
+from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.products import canonical_products
 from marin.training.runtime.turn import compiling
 from marin.training.state import state_like
@@ -121,7 +122,9 @@ def check(arithmetic: Arithmetic) -> None:
     with compiling("known-steps"), waiting("executing train steps whose answer is known, once for this machine"):
         if kept.digest == expected:  # by another process, meanwhile
             return None
-        if (found := whole()) == expected:
+        found = whole()
+        give_back_memory()  # before the compiler of the train step needs as much again
+        if found == expected:
             return kept.keep(found)
     raise Unsupported(
         "this machine does not give the known answer of whole train steps",

@@ -34,6 +34,17 @@ def test_the_printed_address_answers_on_loopback_alone(served: Served):
         assert answer.read() == b"OK"
 
 
+def test_what_computes_is_not_in_the_server(served: Served):
+    """A hundred megabytes that MLflow imports where they are installed, and that no page asks for."""
+    mapped = Path(f"/proc/{served.process.pid}/maps").read_text()
+    assert "/sqlalchemy/" in mapped
+    assert not [
+        name
+        for name in ("jaxlib", "pandas", "polars", "_polars_runtime_32", "pyarrow", "scipy")
+        if f"/{name}/" in mapped
+    ]
+
+
 def test_nothing_is_read_or_written_without_the_token(served: Served):
     size = served.root.reader().checkpoint().size
     change = json.dumps({"run_id": RUN, "key": "marin.verified", "value": "PASS 2030-01-01"}).encode()

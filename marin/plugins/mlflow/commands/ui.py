@@ -8,6 +8,7 @@ import click
 
 from marin.cli.output import say
 from marin.plugins.mlflow.server import serve as server
+from marin.plugins.mlflow.server.front import application
 from marin.process.listening import bind
 from marin.process.waiting import waiting
 from marin.record.root import open_root
@@ -50,6 +51,7 @@ def ui(port: int, host: str) -> None:
 
     try:
         server.prepare(root.location)
+        served = application()
         # Here, because MLflow reads its settings when it is imported.
         from marin.plugins.mlflow.projection.follow import Follower
         from marin.plugins.mlflow.server.prerendering import Prerendering
@@ -62,7 +64,7 @@ def ui(port: int, host: str) -> None:
         follower.start()
         drawing = Prerendering(root)
         try:
-            server.serve(listener, projection.database, announce=announce)
+            server.serve(listener, served, projection.database, announce=announce)
         finally:
             drawing.stop()
             follower.stop()

@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import html
+import importlib
 import json
 import sqlite3
+import sys
+import types
 import urllib.parse
 import warnings
+from contextvars import ContextVar
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any, cast
 
 from marin.history.table.varied import NAMED
 from marin.plugins.mlflow.folding.experiments import VARIED_TAG
@@ -34,23 +40,61 @@ COLUMNS = {
 """What a run list shows beside name, time and duration, and how wide, in pixels."""
 MOST_VARIED = 5
 """So many keys that set runs apart have a column of a list that nobody has arranged."""
-NOT_MOUNTED = ("assistant_router", "gateway_router", "job_api_router")
+NOT_IMPORTED = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
+"""What MLflow imports where it is installed, for the data sets and models of a client; mlflow-skinny does without. 120 MB."""
 ABSENT = ("/assistant", "/demo", "/ui-telemetry", "/gateway", "/jobs")
 """What follows ``mlflow`` or ``ajax-api/3.0`` in the addresses that are not found, whichever router would answer."""
 _HERE = Path(__file__).parent
 
 
 def application() -> Application:
-    """MLflow's own application without the routers that are not mounted. MLflow has its settings by now."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
-        import mlflow.server.fastapi_app as served
-        from fastapi import APIRouter
+    """MLflow's own application without the routers that are not mounted. MLflow has its settings by now, and is imported here,
+    as where :data:`NOT_IMPORTED` is not installed; whoever asks for one of these later gets it."""
+    from fastapi import APIRouter
 
-        for name in NOT_MOUNTED:
-            setattr(served, name, APIRouter())
-        found: Application = served.create_fastapi_app()
-    return found
+    router = APIRouter()
+    # What is not mounted is not imported either: a model's server, an assistant with a shell.
+    others: dict[str, dict[str, Any]] = {
+        "mlflow.assistant.providers.base": {"assistant_sandbox_enabled": lambda: False},
+        "mlflow.gateway.providers.utils": {"provider_call_duration_ms": ContextVar("duration", default=0.0)},
+        "mlflow.server.assistant.api": {"assistant_router": router},
+        "mlflow.server.gateway_api": {"gateway_router": router},
+        "mlflow.server.job_api": {"job_api_router": router},
+    }
+    modules: dict[str, Any] = {name: None for name in NOT_IMPORTED if name not in sys.modules}  # imports are refused
+    for name, values in others.items():
+        modules[name] = types.ModuleType(name)
+        vars(modules[name]).update(values)
+    sys.modules.update(modules)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
+            from mlflow.server.fastapi_app import app
+    finally:
+        for name in modules:
+            del sys.modules[name]
+    import mlflow.models
+    import mlflow.types
+    from mlflow.store.artifact import hdfs_artifact_repo
+    from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
+
+    for package in (mlflow.models, mlflow.types):
+        vars(package)["__getattr__"] = partial(_imported_again, package)
+
+    def hdfs(*given: Any, **named: Any) -> Any:
+        return importlib.reload(hdfs_artifact_repo).HdfsArtifactRepository(*given, **named)
+
+    for scheme in ("hdfs", "viewfs"):  # this module has names of pyarrow's, if that is there when it is imported
+        repositories.register(scheme, hdfs)
+    repositories.register_entrypoints()  # once more: somebody's may need what was absent
+    return cast("Application", app)
+
+
+def _imported_again(package: types.ModuleType, name: str) -> Any:
+    """A name of a package that was imported without: it is imported again, with what is installed."""
+    if name.startswith("__") or vars(package).pop("__getattr__", None) is None:
+        raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
+    return getattr(importlib.reload(package), name)
 
 
 class Front:

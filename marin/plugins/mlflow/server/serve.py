@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from marin.errors import MarinError
-from marin.plugins.mlflow.server.front import Front, application
-from marin.plugins.mlflow.server.gate import Gate, new_token
+from marin.plugins.mlflow.server.front import Front
+from marin.plugins.mlflow.server.gate import Application, Gate, new_token
 from marin.process.listening import address_of, stopping
 
 PORT = 5000
@@ -46,9 +46,9 @@ def prepare(root: str) -> None:
     )
 
 
-def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], None]) -> None:
-    """Serve the root of :func:`prepare`, whose projection is ``database``, until SIGINT or SIGTERM. Call on the main
-    thread.
+def serve(listener: socket.socket, served: Application, database: Path, *, announce: Callable[[str], None]) -> None:
+    """Serve the root of :func:`prepare`, whose projection is ``database``, by MLflow's application ``served`` until SIGINT or
+    SIGTERM. Call on the main thread.
 
     Raises:
         MarinError: MLflow's server did not start.
@@ -74,7 +74,7 @@ def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], 
     handlers._tracking_store_registry.register(SCHEME, ServedTrackingStore)
     handlers._model_registry_store_registry.register(SCHEME, ServedRegistryStore)
     handlers.initialize_backend_stores(uri, uri, ARTIFACT_ROOT)
-    app = Front(application(), database)
+    app = Front(served, database)
 
     token = new_token()
     host, port = listener.getsockname()[:2]

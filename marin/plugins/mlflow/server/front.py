@@ -49,7 +49,7 @@ _HERE = Path(__file__).parent
 
 def application() -> Application:
     """MLflow's own application without the routers that are not mounted. MLflow has its settings by now, and is imported here,
-    as where :data:`NOT_IMPORTED` is not installed; whoever asks for one of these later gets it."""
+    as where :data:`NOT_IMPORTED` is not installed; what asks for one of these later gets it."""
     from fastapi import APIRouter
 
     router = APIRouter()

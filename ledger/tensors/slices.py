@@ -162,7 +162,11 @@ class Sliced:
 
     @classmethod
     def of_stored(cls, files: StoredFolder) -> Sliced:
-        """Of a folder of a stored tree; raises as :meth:`of_store`."""
+        """Of a folder of a stored tree.
+
+        Raises:
+            Malformed, NotFound: as :meth:`of_store`.
+        """
         sizes = files.sizes
         if sizes.pop(STATE, None) is None or sizes.pop(FORM, None) is None:
             raise Malformed("state in slices", where=files.path, expected=f"{STATE} and {FORM}", found="another tree")

@@ -191,11 +191,11 @@ def checkpoint_mismatches(state: str, listed: bytes, folder: Path | StoredFolder
     found = checkpoint_state(folder, manifest)
     if found.digest != state:
         yield Mismatch("state", state, f"{found.digest}, other in {', '.join(manifest.differing(found)[:3])}")
-    elif _read(folder, STATE_LIST) not in (None, listed):
+    elif _file_bytes(folder, STATE_LIST) not in (None, listed):
         yield Mismatch("artifact", "the recorded list of tensors", f"another {STATE_LIST}")
 
 
-def _read(folder: Path | StoredFolder, name: str) -> bytes | None:
+def _file_bytes(folder: Path | StoredFolder, name: str) -> bytes | None:
     """The bytes of a file; None where there is no such file."""
     if isinstance(folder, StoredFolder):
         return None if folder.size(name) is None else folder.read(name)
@@ -248,7 +248,7 @@ def in_memory(store: Store, tree: str) -> StoredFolder | None:
 
 def _state(folder: Path | StoredFolder) -> tuple[str, int]:
     """Digest and bytes of the state in the output of step ``train``; its own list must be that of the bytes."""
-    listed = _read(folder, STATE_LIST) or b""
+    listed = _file_bytes(folder, STATE_LIST) or b""
     try:
         manifest = StateManifest.parse(listed)
     except LedgerError as error:

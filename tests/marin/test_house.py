@@ -18,7 +18,7 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 35_200, 36_000),
+    "verification": (gauges.VERIFICATION, 35_010, 36_000),
     "stage": (gauges.STAGE, 31_000, 31_000),
     "README": (gauges.README, 44_950, 46_000),
 }

@@ -1,4 +1,4 @@
-"""What MLflow's application is imported without, and that whoever asks for it gets it."""
+"""What MLflow's application is imported without, and that what asks for it gets it."""
 
 from __future__ import annotations
 

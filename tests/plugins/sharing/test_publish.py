@@ -81,23 +81,17 @@ def test_a_missing_key_is_said_before_anything_is_sent(
     assert not (tmp_path / "site").exists()
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        (
-            "http://lab.example/site",
-            "not an address to read from: http://lab.example/site: expected https://, or http:",
-        ),
-        ("lab.example/site", "not an address: --address: expected https://HOST/PATH"),
-    ],
-)
 def test_an_address_that_no_stranger_could_verify_is_refused_before_anything_is_sent(
-    marin: Marin, root: Path, tmp_path: Path, address: str, reason: str
+    marin: Marin, root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "files").mkdir()
     record_run(open_root(), tmp_path / "files", trained={})
-    said = marin("publish", RUN, "--to", tmp_path / "site", "--address", address)
-    assert said.status == 2 and reason in said.err and not (tmp_path / "site").exists()
+    said = marin("publish", RUN, "--to", tmp_path / "site", "--address", "http://lab.example/site")
+    assert (
+        said.status == 2
+        and "expected https://, or http:// of localhost" in said.err
+        and not (tmp_path / "site").exists()
+    )
 
 
 def dossier_of(storage: Storage) -> str:

@@ -9,7 +9,6 @@ import click
 from ledger import open_storage
 from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
-from marin.errors import UsageError
 from marin.history.runs import load, resolve
 from marin.recipe.units import human_size
 from marin.record.root import open_root
@@ -58,7 +57,10 @@ def publish(
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))
     root.signer()  # says that there is none before anything is sent
-    _check_address(address)
+    if address.startswith("http"):
+        open_storage(
+            address
+        )  # refuses what the pages would tell strangers to give `marin verify`, and it does not take
     source, target = root.store(), remote_store(dest, readonly=False)
     digests = needed_artifacts(root, view, source)
     plan = copied_artifacts(source, target, digests, jobs=jobs, verb="publish", dry_run=True)
@@ -79,13 +81,3 @@ def publish(
             f"{dest.rstrip('/')}/{done.page}",
             f"verify it: marin verify {where}/runs/{view.run}/ --vkey '{root.verifier}'",
         )
-
-
-def _check_address(address: str) -> None:
-    """Refuse what the pages would tell strangers to give `marin verify`, and it does not take."""
-    if address and "://" not in address:
-        raise UsageError(
-            "not an address", where="--address", expected="https://HOST/PATH, as a browser has it", found=address
-        )
-    if address.startswith("http"):
-        open_storage(address)

@@ -41,7 +41,7 @@ def run_address(text: str) -> RunAddress:
     scheme, _, place = _shown(text).partition("://")
     host, *parts = [part for part in place.split("/") if part]
     at, run, page = _meant(parts, is_folder=place.endswith("/"))
-    return RunAddress(unquote(_asked(text, run, page)), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
+    return RunAddress(unquote(_run_of(text, run, page)), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
 def folder_of(text: str) -> Path | str:
@@ -67,7 +67,7 @@ def _path(text: str) -> Path:
     return Path(text) if Path(text).exists() else Path(_shown(text))
 
 
-def _asked(text: str, run: str, page: str) -> str:
+def _run_of(text: str, run: str, page: str) -> str:
     named = re.search(r"#([a-z2-7]{8})$", text) if page == JUDGE else None
     return named[1] if named else run
 
@@ -82,7 +82,7 @@ def _on_disk(text: str) -> RunAddress:
         if is_root or any((folder / name).is_file() for name in OF_A_SITE):
             parts = path.relative_to(folder).parts
             _, run, page = _meant(parts, is_folder=path.is_dir())
-            return RunAddress(_asked(text, run, page), page, str(folder))
+            return RunAddress(_run_of(text, run, page), page, str(folder))
     return RunAddress(text)
 
 

@@ -97,7 +97,16 @@ class RemoteService(AbstractContextManager["RemoteService"]):
     def _serve(self, connection: socket.socket) -> None:
         assert isinstance(connection, ssl.SSLSocket), "what was secured"
         connection.settimeout(self._handshake_seconds)
-        connection.do_handshake()
+        host = str(connection.getpeername()[0])  # as long as it is there
+        try:
+            connection.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise Unverified(
+                "the log has not enrolled this key, or revoked it",
+                where=host,
+                found=error.verify_message,
+                cure="if it is somebody who should write here, enrol the line that `ledger key join` gave them",
+            ) from error
         shown = peer_certificate(connection)
         connection.settimeout(self._patience_seconds)
         with closing(wire.FrameSocket(connection)) as frames:

@@ -51,7 +51,10 @@ class HttpsStorage(ReadOnly):
         local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme != "https" and not local:
             raise Refused(
-                "not an address to read from", where=address, expected="https://", cure="publish it over https"
+                "not an address to read from",
+                where=address,
+                expected="https://, or http:// of localhost, 127.0.0.1 or [::1]",
+                cure="publish it over https",
             )
         self.address = address.rstrip("/")
         self._pause = pause

@@ -15,7 +15,6 @@ import errno
 import io
 import logging
 import os
-import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from marin.cli.output import say
 from marin.process.interpreter import begin_again, collect_less_often, leave, with_room
 from marin.process.interruption import Attended
 from marin.process.logs import log_to
+from marin.process.text import as_commands
 
 EXIT_MISSING = 3
 EXIT_DEFECT = 70
@@ -242,16 +242,12 @@ def call(arguments: Sequence[str]) -> int:
     return 0
 
 
-_LIBRARY_COMMAND = re.compile("`(?=(?:ledger|store) )")
-"""Where a command begins in a message of the library, which knows of no program: `ledger serve`."""
-
-
 def report(error: Exception) -> int:
     """Say ``error`` on one line and return the exit status that its kind has."""
     from ledger import LedgerError, StorageFailed  # here, so that a help text does not load the ledger
 
     if isinstance(error, LedgerError):
-        complain(_LIBRARY_COMMAND.sub("`marin ", str(error)))
+        complain(as_commands(str(error)))
         unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
         return EXIT_MISSING if unable else error.exit_code
     if isinstance(error, ImportError):

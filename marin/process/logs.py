@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import TextIO
 
-from marin.process.text import ERASED, mark_output, visible
+from marin.process.text import ERASED, as_commands, mark_output, visible
 
 
 class OneLine(logging.Formatter):
@@ -20,7 +20,7 @@ class OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = super().format(record)
         own = record.name.partition(".")[0] in ("ledger", "marin") and not record.exc_info
-        return self._before + visible(told, keep="" if own else "\n")
+        return self._before + visible(as_commands(told) if own else told, keep="" if own else "\n")
 
 
 class _Saying(logging.StreamHandler[TextIO]):

@@ -19,9 +19,16 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozens
 """Characters that count as printable and draw nothing (Unicode: Default_Ignorable_Code_Point, and the empty Braille
 pattern)."""
 
+_LIBRARY_COMMAND = re.compile("`(?=(?:ledger|store) )")
+"""Where a command begins in a message of the library, which knows of no program: `ledger serve`."""
 _UNSEEN_IN_JSON = re.compile(r"[^ -~]")
 _ON_A_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
 """Made once: a log of ten thousand events prints as many lines."""
+
+
+def as_commands(text: str) -> str:
+    """What the library says, with its commands as they are typed here: `marin ledger serve`."""
+    return _LIBRARY_COMMAND.sub("`marin ", text)
 
 
 def visible(text: str, keep: str = "") -> str:

@@ -6,8 +6,10 @@ are extras (pyproject.toml). The project is on no package index, so no advice na
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 
@@ -43,8 +45,20 @@ def need(*modules: str) -> None:
 
 
 def advice(extras: Iterable[str]) -> str:
-    """How these extras are installed."""
-    return f"in the project's folder: pip install '.[{','.join(extras)}]', or make environment"
+    """How these extras are installed: from where this was, if that was a wheel that somebody published."""
+    wanted = ",".join(extras)
+    if (wheel := _published_wheel()) is not None:
+        return f"pip install '{DISTRIBUTION}[{wanted}] @ {wheel}'"
+    return f"in the project's folder: pip install '.[{wanted}]', or make environment"
+
+
+def _published_wheel() -> str | None:
+    """The address of the wheel that is installed, with its digest (PEP 610); None where it came from a folder."""
+    with suppress(PackageNotFoundError, ValueError, KeyError):
+        told = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        if told["url"].startswith("https://"):
+            return f"{told['url']}#{told['archive_info']['hash']}"
+    return None
 
 
 def not_installed(error: ImportError) -> NotInstalled | None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from marin.record.root import Root
 from marin.record.trust.homes import VKEY
 from marin.record.trust.keyfiles import attestation_key_path, author_key_path, key_path, service_key_path
 
+_LOG = logging.getLogger(__name__)
 SERVICE = "marin.service"
 """The name in the certificate of every service."""
 _REQUEST = "marin-author:"
@@ -98,9 +101,11 @@ class AuthorKey:
     request: str
 
 
-def new_author_key(origin: str, name: str, authors: ledger.Authors | None = None) -> AuthorKey:
+def new_author_key(
+    origin: str, name: str, authors: ledger.Authors | None = None, *, refused: Callable[[], bool] = lambda: False
+) -> AuthorKey:
     """This user's key as an author in the log ``origin``: the one that is there, if it has this name, or another. One that the
-    log revoked is kept aside.
+    log revoked is kept aside; ``refused``, asked where the log is elsewhere: whether its service takes the key that is there not.
 
     Raises:
         ledger.Refused: there is a key of another name, which counts.
@@ -110,8 +115,10 @@ def new_author_key(origin: str, name: str, authors: ledger.Authors | None = None
     if path.exists():
         there = ledger.load_signer(path)
         mine = None if authors is None else authors.named(there.name)
-        if mine is not None and mine.vkey == there.verifier and mine.until is not None:
-            path.replace(path.with_name(f"{path.name}.{there.verifier.key_id:08x}"))
+        revoked = mine is not None and mine.vkey == there.verifier and mine.until is not None
+        if revoked or (there.name != name and refused()):
+            path.replace(aside := path.with_name(f"{path.name}.{there.verifier.key_id:08x}"))
+            _LOG.info("the key of %s, which this log does not take, is kept as %s", there.name, aside)
         elif there.name != name:
             raise ledger.Refused(
                 "there is a key for this log already",
@@ -173,7 +180,8 @@ def enrol(root: Root, line: str, *, may_enrol: bool = False) -> tuple[ledger.Ver
                 where=f"event {other.index}",
                 expected="a name and a key that the log never enrolled",
                 found=f"{other.name}{', revoked' if other.until is not None else ''}",
-                cure="a name stands for one key, for ever: let `marin ledger key new` make one under another name",
+                cure="a name stands for one key, for ever: let them make one under another name, by `marin ledger key new`, or "
+                "elsewhere by `marin ledger key join LINE --as NAME`",
             )
     draft = ledger.enrol_author(root.verifier.name, _enrolling(root, enrolled), vkey, certificate, may_enrol=may_enrol)
     return vkey, root.append([draft])[0].index

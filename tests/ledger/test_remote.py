@@ -266,11 +266,15 @@ def _interrupted() -> bytes:
     raise KeyboardInterrupt
 
 
-def test_nobody_else_is_let_in(lab) -> None:
-    for stranger in (EVE, key("bob@gpu", 4), key("marin.service", 5)):
-        with pytest.raises(Unverified, match="has not enrolled this key, or revoked it"):
-            lab.client(stranger)
-    assert lab.client(BOB).origin == ORIGIN
+def test_nobody_else_is_let_in(lab, caplog) -> None:
+    with caplog.at_level("INFO", logger="ledger"):
+        for stranger in (EVE, key("bob@gpu", 4), key("marin.service", 5)):
+            with pytest.raises(Unverified, match="has not enrolled this key, or revoked it"):
+                lab.client(stranger)
+        assert lab.client(BOB).origin == ORIGIN
+        lab.close()  # whoever is served has been told by then
+    said = "a client was left: the log has not enrolled this key, or revoked it: 127.0.0.1"
+    assert sum(said in line and "ledger key join" in line for line in caplog.messages) == 3, "who serves is told"
 
 
 def test_an_author_lets_nobody_in(lab) -> None:

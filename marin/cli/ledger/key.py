@@ -14,10 +14,6 @@ from marin.cli.output import print_json, say
 from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.record import keys
-from marin.record.keys import retire as retire_key
-from marin.record.keys import revoke as revoke_key
-from marin.record.keys import rotate as rotate_key
-from marin.record.keys import vouch as vouch_key
 from marin.record.root import Root, open_root
 from marin.record.trust.changes import add_keys
 from marin.record.trust.joined import Joined, read_invitation, split_address
@@ -89,7 +85,7 @@ def rotate(hybrid: bool, as_json: bool) -> None:
     """
     root = open_root()
     with _no_service(root):
-        done = rotate_key(root, hybrid=hybrid)
+        done = keys.rotate(root, hybrid=hybrid)
     if as_json:
         print_json({"vkey": str(done.new), "old": str(done.old), "key": str(done.key), "kept": str(done.kept)})
     else:
@@ -113,7 +109,7 @@ def vouch(as_json: bool) -> None:
     """
     root = open_root()
     with _no_service(root):
-        path, proof = vouch_key(root)
+        path, proof = keys.vouch(root)
     vouched = open_vouched(str(proof).encode(), [root.verifier])
     if as_json:
         print_json({"key": str(path), "index": vouched.index, "public": vouched.pem.decode()})
@@ -156,7 +152,7 @@ def revoke(name: str, as_json: bool) -> None:
         )
     index = int(name)
     with _no_service(root):
-        revoked = revoke_key(root, index)
+        revoked = keys.revoke(root, index)
     if as_json:
         print_json({"index": revoked, "vouched": index})
     else:
@@ -243,14 +239,15 @@ def join(line: str, name: str, as_json: bool) -> None:
     """Join the log on another machine to which LINE invites you, and print the line that asks for enrolment.
 
     The log's verifier key is trusted from then on. Once you are enrolled, MARIN_ROOT=ledger://HOST:PORT is that root, for
-    every command. Running this again changes nothing.
+    every command. Running this again changes nothing; under another name it keeps a key that is not enrolled, or was revoked,
+    aside.
 
     \b
     Examples:
       marin ledger key join marin-invitation:eyJhZGRyZXNz... --as bob@gpu
     """
     there = read_invitation(line)
-    made = keys.new_author_key(there.vkey.name, name)
+    made = keys.new_author_key(there.vkey.name, name, refused=there.refuses)
     there.keep()
     add_keys(default_trust(), [there.vkey])
     if as_json:
@@ -344,7 +341,7 @@ def retire(name: str, as_json: bool) -> None:
     """
     root = open_root()
     with _no_service(root):
-        retired, until = retire_key(root, name)
+        retired, until = keys.retire(root, name)
     if as_json:
         print_json({"vkey": str(retired), "until": until})
     else:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from marin.history.runs import LATEST
 from marin.record.attestation import PAGES
@@ -36,27 +36,45 @@ def run_address(text: str) -> RunAddress:
     ``https://HOST/PATH/RUN``, or the address of any page, with a fragment, a query, ``index.html`` or a slash at the end; the
     front of a publication, and pages that several runs share, mean its newest run. A path means what its address would.
     """
-    if "://" not in text:
+    if _is_on_disk(text):
         return _on_disk(text)
-    scheme, _, place = re.split(r"[?#]", text, maxsplit=1)[0].partition("://")
+    scheme, _, place = _shown(text).partition("://")
     host, *parts = [part for part in place.split("/") if part]
     at, run, page = _meant(parts, is_folder=place.endswith("/"))
-    if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
-        run = of_run[1]
-    return RunAddress(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
+    return RunAddress(unquote(_run_of(text, run, page)), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
 def folder_of(text: str) -> Path | str:
     """The folder or the address that shows what ``text`` names, ``index.html`` or a fragment at its end or not."""
-    if "://" not in text:
-        path = Path(text)
+    if _is_on_disk(text):
+        path = _path(text)
         return path.parent if path.name == FRONT else path
-    return re.split(r"[?#]", text, maxsplit=1)[0].removesuffix(FRONT).rstrip("/")
+    return _shown(text).removesuffix(FRONT).rstrip("/")
+
+
+def _is_on_disk(text: str) -> bool:
+    return "://" not in text or text.startswith("file://")
+
+
+def _shown(text: str) -> str:
+    return re.split(r"[?#]", text, maxsplit=1)[0]
+
+
+def _path(text: str) -> Path:
+    """Where on the disk: as a person writes it, or as a browser that shows it does; a name may hold what begins a fragment."""
+    if text.startswith("file://"):
+        return Path(unquote(urlsplit(text).path))
+    return Path(text) if Path(text).exists() else Path(_shown(text))
+
+
+def _run_of(text: str, run: str, page: str) -> str:
+    named = re.search(r"#([a-z2-7]{8})$", text) if page == JUDGE else None
+    return named[1] if named else run
 
 
 def _on_disk(text: str) -> RunAddress:
     """A path below a folder that was published, or is a site; anything else is a name."""
-    path = Path(text).absolute()
+    path = _path(text).absolute()
     if not path.exists():
         return RunAddress(text)
     for folder in (path, *path.parents):
@@ -64,7 +82,7 @@ def _on_disk(text: str) -> RunAddress:
         if is_root or any((folder / name).is_file() for name in OF_A_SITE):
             parts = path.relative_to(folder).parts
             _, run, page = _meant(parts, is_folder=path.is_dir())
-            return RunAddress(run, page, str(folder))
+            return RunAddress(_run_of(text, run, page), page, str(folder))
     return RunAddress(text)
 
 

@@ -73,6 +73,16 @@ class Joined:
             )
         return client
 
+    def refuses(self) -> bool:
+        """Whether the service does not take the key that this user has, or takes it no more; False where it cannot be asked."""
+        try:
+            self.connect().close()
+        except ledger.Unverified:
+            return True
+        except ledger.LedgerError:
+            return False
+        return False
+
     def _fields(self) -> dict[str, str]:
         certificate = base64.b64encode(self.certificate).decode()
         return {"address": self.address, "certificate": certificate, "vkey": str(self.vkey)}

@@ -70,6 +70,13 @@ def test_a_record_of_ours_is_one_line_and_a_library_keeps_its_own() -> None:
     assert said.getvalue() == "fetched x\\n\\x1b[2Kledger PASS\nfetched x\n\\x1b[2Kledger PASS\n"
 
 
+def test_a_command_in_a_record_of_the_library_is_one_that_can_be_typed() -> None:
+    record = logging.LogRecord(
+        "ledger.service", logging.INFO, "", 0, "see `%s people` or `marin ledger`", ("ledger key",), None
+    )
+    assert OneLine("%(message)s").format(record) == "see `marin ledger key people` or `marin ledger`"
+
+
 @pytest.mark.parametrize(
     ("count", "said"), [(0, "0 train steps"), (1, "1 train step"), (2, "2 train steps"), (11, "11 train steps")]
 )

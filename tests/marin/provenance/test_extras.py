@@ -7,7 +7,7 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -79,3 +79,24 @@ def test_every_package_that_our_files_import_is_always_there_or_belongs_to_an_ex
     assert len(foreign) > 20
     assert [name for name in sorted(foreign) if extras.extra_of(name) is None] == ["mlperf_logging"]
     assert extras.extra_of("sqlalchemy") == "mlflow", "where mlflow-skinny stands in for mlflow"
+
+
+@pytest.mark.parametrize(
+    ("told", "advised"),
+    [
+        (
+            '{"url": "https://a.example/w.whl", "archive_info": {"hash": "sha256=ab"}}',
+            "pip install 'marin-repro[train,mlflow] @ https://a.example/w.whl#sha256=ab'",
+        ),
+        ('{"url": "file:///home/me/marin", "dir_info": {"editable": true}}', "in the project's folder: pip install '."),
+        ('{"url": "https://a.example/w.whl"}', "in the project's folder: pip install '."),
+        ("[", "in the project's folder: pip install '."),
+        (None, "in the project's folder: pip install '."),
+    ],
+)
+def test_who_installed_a_published_wheel_has_no_folder(
+    told: str | None, advised: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``direct_url.json`` as pip and uv write it (PEP 610)."""
+    monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: told))
+    assert extras.advice(["train", "mlflow"]).startswith(advised)

@@ -81,6 +81,19 @@ def test_a_missing_key_is_said_before_anything_is_sent(
     assert not (tmp_path / "site").exists()
 
 
+def test_an_address_that_no_stranger_could_verify_is_refused_before_anything_is_sent(
+    marin: Marin, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    record_run(open_root(), tmp_path / "files", trained={})
+    said = marin("publish", RUN, "--to", tmp_path / "site", "--address", "http://lab.example/site")
+    assert (
+        said.status == 2
+        and "expected https://, or http:// of localhost" in said.err
+        and not (tmp_path / "site").exists()
+    )
+
+
 def dossier_of(storage: Storage) -> str:
     page = storage.read(f"runs/{RUN}/index.html").decode()
     return page.partition("dossiers/")[2][:64]

@@ -57,6 +57,10 @@ def publish(
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))
     root.signer()  # says that there is none before anything is sent
+    if address.startswith("http"):
+        open_storage(
+            address
+        )  # refuses what the pages would tell strangers to give `marin verify`, and it does not take
     source, target = root.store(), remote_store(dest, readonly=False)
     digests = needed_artifacts(root, view, source)
     plan = copied_artifacts(source, target, digests, jobs=jobs, verb="publish", dry_run=True)
@@ -73,4 +77,7 @@ def publish(
         print_json({"run": view.run, **told, "page": done.page, "dossier": done.dossier, "log": done.size})
     else:
         where = address.rstrip("/") or "ADDRESS"
-        say(f"{dest}/{done.page}", f"verify it: marin verify {where}/runs/{view.run}/ --vkey '{root.verifier}'")
+        say(
+            f"{dest.rstrip('/')}/{done.page}",
+            f"verify it: marin verify {where}/runs/{view.run}/ --vkey '{root.verifier}'",
+        )

@@ -80,6 +80,54 @@ def test_a_client_of_the_service_needs_no_key(
     assert marin(*EVENT, stdin=b"{}").json["index"] == 0
 
 
+@pytest.fixture
+def bob(marin: Marin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Marin:
+    """`marin ARGUMENT...` on another machine, with folders of its own."""
+
+    def call(*arguments: object, root: str = "", **more: Any) -> Any:
+        with monkeypatch.context() as away:
+            for variable, folder in (
+                ("XDG_CONFIG_HOME", "config"),
+                ("XDG_STATE_HOME", "state"),
+                ("MARIN_CACHE", "cache"),
+            ):
+                away.setenv(variable, str(tmp_path / "bob" / folder))
+            if root:
+                away.setenv("MARIN_ROOT", root)
+            return marin(*arguments, **more)
+
+    return call
+
+
+def test_a_lab_of_two_machines_and_what_comes_after_a_revocation(
+    marin: Marin, root: Path, start: Start, bob: Marin, tmp_path: Path
+) -> None:
+    assert marin("ledger", "key", "new", "ada@desk").status == 0
+    at = f"127.0.0.1:{start('ledger', 'serve', '--at', '127.0.0.1:0').ready['at']}"
+    line = marin("ledger", "key", "invite", at).out.strip()
+    asked = bob("ledger", "key", "join", line, "--as", "bob@gpu", "--json").json
+    far = asked["root"]
+    early = bob("ls", root=far)
+    assert (early.status, "the log has not enrolled this key" in early.err) == (1, True)
+    assert marin("ledger", "key", "enrol", asked["request"]).status == 0
+    assert bob(*EVENT, root=far, stdin=b"{}").json["seq"] == 0
+    taken = bob("ledger", "key", "join", line, "--as", "other@gpu")
+    assert (taken.status, "expected no key, or that of other@gpu" in taken.err) == (2, True)
+    refused = bob("ledger", "key", "revoke", "ada@desk", root=far)
+    assert refused.status == 3 and "it stays with whoever serves this root" in refused.err
+    assert "restore" not in refused.err
+    assert marin("ledger", "key", "revoke", "bob@gpu").status == 0
+    out = bob(*EVENT, root=far, stdin=b"{}")
+    assert (out.status, "or revoked it" in out.err) == (1, True)
+    again = marin("ledger", "key", "enrol", asked["request"])
+    assert again.status == 2 and "`marin ledger key join LINE --as NAME`" in again.err
+    following = bob("ledger", "key", "join", line, "--as", "bob@desk", "--json")
+    kept = Path(asked["key"] + "." + asked["vkey"].split("+")[1])
+    assert f"the key of bob@gpu, which this log does not take, is kept as {kept}" in following.err and kept.is_file()
+    assert marin("ledger", "key", "enrol", following.json["request"]).status == 0
+    assert bob(*EVENT, root=far, stdin=b"{}").json["seq"] == 1
+
+
 def test_a_service_that_was_killed_keeps_nobody_from_appending(marin: Marin, root: Path, start: Start) -> None:
     server = start("ledger", "serve")
     assert marin(*EVENT, "--id", "one", stdin=b"{}").json["index"] == 0

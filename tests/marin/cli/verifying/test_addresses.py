@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.cli.verifying.places import run_address
+from marin.cli.verifying.places import folder_of, run_address
 from marin.record.attestation import PAGES
 
 SITE = "https://example.org/a/site"
@@ -69,3 +69,21 @@ def test_a_path_means_what_its_address_would(tmp_path: Path) -> None:
     assert run_address(str(page)) == ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
     assert run_address(str(page.parent)) == ("2khr7ocq", "runs/2khr7ocq/index.html", str(site))
     assert run_address(str(site)) == ("latest", "index.html", str(site))
+
+
+def test_a_path_may_have_what_a_browser_puts_behind_it(tmp_path: Path) -> None:
+    """A confined verification has the page from its parent with the run behind it; a person copies it out of the address bar."""
+    site = tmp_path / "a site"
+    page = site / "runs" / "2khr7ocq" / "report.html"
+    page.parent.mkdir(parents=True)
+    for path in (page, site / PAGES, site / "index.html", site / "check.html"):
+        path.write_text("")
+    asked = ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
+    assert run_address(f"{page}#losses") == run_address(f"{page.as_uri()}?from=mail#losses") == asked
+    assert run_address(f"{site}/index.html#2khr7ocq") == ("latest", "index.html", str(site))
+    assert run_address(f"{site}/check.html#2khr7ocq") == ("2khr7ocq", "check.html", str(site))
+    assert folder_of(f"{site.as_uri()}/index.html#top") == folder_of(f"{site}/index.html") == site
+    assert folder_of(f"{site}/#top") == site
+    odd = site / "runs" / "2khr7ocq" / "a#b"
+    odd.write_text("")
+    assert run_address(str(odd)).page == "runs/2khr7ocq/a#b", "a file that is called so"

@@ -17,6 +17,7 @@ from recorded import FILES, RUN, record_run
 
 from ledger import Draft, LogReader, Store, copy_artifacts, open_storage
 from marin.cli import main
+from marin.cli.verifying.places import run_address
 from marin.history.runs import load, stream_of
 from marin.plugins.sharing.dossier.judge import judge_dossier
 from marin.plugins.sharing.pages.publish import needed_artifacts, publish_pages
@@ -128,10 +129,12 @@ def test_what_a_browser_shows_of_all_runs_means_the_newest_that_is_published(
     assert json.loads(capsysbinary.readouterr().out)["run"] == RUN
 
 
-def test_a_confined_process_is_asked_for_the_run_that_the_fragment_names(
-    root: Root, site: Path, address: str, monkeypatch: Any
+@pytest.mark.parametrize("shown", [f"check.html#{RUN}", f"runs/{RUN}/", ""])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_confined_process_is_asked_for_the_run_and_the_page_that_were_named(
+    root: Root, site: Path, address: str, monkeypatch: Any, shown: str, on_disk: bool
 ) -> None:
-    """It has the address of the page from its parent, and reads it again."""
+    """It has the page from its parent, and reads it again: at an address, and in a folder."""
     sent(root, site)
     publish_pages(root, load(root.history(), RUN), open_storage(site))
     monkeypatch.setenv("MARIN_ROOT", "elsewhere")
@@ -139,9 +142,9 @@ def test_a_confined_process_is_asked_for_the_run_that_the_fragment_names(
     monkeypatch.setattr("marin.verify.sealed.opened_own", lambda _: None)  # somebody else's log
     asked: list[str] = []
     monkeypatch.setattr("marin.verify.sealed.verify", lambda *_, **named: asked.append(named["asked"]) or 0)
-    page = f"{address}/check.html#{RUN}"
+    page = f"{site if on_disk else address}/{shown}"
     assert main.run(["verify", page, "--vkey", str(root.verifier), "--no-record"]) == 0
-    assert asked == [page]
+    assert run_address(asked[0]) == run_address(page) and run_address(page).place == str(site if on_disk else address)
 
 
 def test_a_second_time_sends_nothing_and_changes_nothing(root: Root, site: Path) -> None:

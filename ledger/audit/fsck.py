@@ -70,7 +70,7 @@ def check(
         try:
             meanwhile = [item for item in reader.events(audit.end, lenient=True) if item[1].type in KEY_TYPES]
             reader.signers([*(item for kind in KEY_TYPES for item in wanted[kind]), *meanwhile])
-            if audit.audited is not None:  # else those who signed another log vouch for this one
+            if audit.audited is not None:  # who signed another log does not vouch for this one
                 reader.check_continues(audit.audited)
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))

@@ -81,9 +81,8 @@ def _export(file: Path, function: Callable[..., Any], examples: list[Any]) -> ex
 
 def _compile(program: export.Exported, examples: list[Any]) -> Callable[..., Any]:
     initialize = linalg.initialize_lapack
-    if (
-        b"lapack" not in program.mlir_module_serialized
-    ):  # for any program jax imports scipy, which takes longer than all else
+    # For any program jax imports scipy, which takes longer than all else.
+    if b"lapack" not in program.mlir_module_serialized:
         linalg.initialize_lapack = lambda: None
     try:
         return jax.jit(program.call).lower(*examples).compile()

@@ -41,7 +41,7 @@ class ProgramCache:
     def __init__(self, folder: Path, model: LmHeadModel[Any], recipe: Recipe) -> None:
         settings = sorted((name, str(value)) for name, value in jax.config.values.items())
         files = sorted(facts for module in (eqx, haliax, levanter, marin) for facts in source_files(module))
-        fixed = jax.tree.map(_whole, eqx.partition(model, eqx.is_inexact_array)[1])
+        fixed = jax.tree.map(_printed_whole, eqx.partition(model, eqx.is_inexact_array)[1])
         structure = re.sub(r" at 0x\w+", "", str(jax.tree.flatten(fixed)))  # of functions
         machine = jax.__version__, jax.lib.__version__, jax.default_backend(), settings
         self._folder, self._decided = folder, canonical_digest([machine, files, digest(recipe), structure])
@@ -63,7 +63,7 @@ class ProgramCache:
         return program
 
 
-def _whole(leaf: Any) -> Any:
+def _printed_whole(leaf: Any) -> Any:
     """What is printed whole, as a long array is not."""
     return f"{leaf.dtype} {leaf.tolist()}" if hasattr(leaf, "tolist") else leaf
 

@@ -238,9 +238,13 @@ class EventAudit:
 
     def _links(self, entry_at: Callable[[int], bytes], is_later: Callable[[LogProof], bool]) -> Iterator[Finding]:
         """Every event about keys has its link, and no link stands for anything else."""
-        expected = dict(self._key_events)
+        expected, links = dict(self._key_events), list[tuple[str, LogProof]]()
         try:
-            for path, proof in list(read_links(self._storage)):
+            links.extend(read_links(self._storage))
+        except LedgerError as error:  # those before it are there
+            yield Finding(error.what, error.where, error.expected, error.found)
+        try:
+            for path, proof in links:
                 known = expected.pop(proof.index, None) is not None
                 if not (entry_at(proof.index) == proof.extra if known else is_later(proof)):
                     yield Finding("a link of keys is not of an event of this log", path, found=f"entry {proof.index}")

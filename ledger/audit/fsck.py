@@ -70,6 +70,8 @@ def check(
         try:
             meanwhile = [item for item in reader.events(audit.end, lenient=True) if item[1].type in KEY_TYPES]
             reader.signers([*(item for kind in KEY_TYPES for item in wanted[kind]), *meanwhile])
+            if audit.audited is not None:  # who signed another log does not vouch for this one
+                reader.check_continues(audit.audited)
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
         findings += _authors(reader, audit.end, wanted)
@@ -180,6 +182,8 @@ class _Audit:
         self._edge: list[_EdgeTile] = []
         self._local = storage.local_path(checkpoint_path(log)) is not None
         self._size, self.origin = 0, ""
+        self.audited: LogCheckpoint | None = None
+        """What was signed of all that was looked at."""
         self._missing = 0
         self._later: list[bytes] = []
         """Entries beyond the published size, which only the journal holds."""
@@ -196,7 +200,7 @@ class _Audit:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             return self._findings
-        self._size, self.origin = checkpoint.size, checkpoint.origin
+        self._size, self.origin, self.audited = checkpoint.size, checkpoint.origin, checkpoint
         if self._size > BUDGETS.log_entries:
             raise _TooMuch("a log of so many entries", f"{BUDGETS.log_entries}", f"{self._size}")
         self._inventory()
@@ -231,7 +235,8 @@ class _Audit:
         """The size of the log by now, and its keys, one of which signed that; 0 where none did."""
         with suppress(LedgerError):
             note, keys = self._storage.read(checkpoint_path(self._log)), self._follow()
-            return open_checkpoint(note, keys, origin=self.origin)[0].size, [k for k in keys if k.name == self.origin]
+            own = [key for key in keys if key.name == self.origin or self._log != LOG]
+            return open_checkpoint(note, own, origin=self.origin)[0].size, own
         return 0, ()
 
     _at_the_end = cached_property(_now)
@@ -464,7 +469,7 @@ class _Audit:
             if record.old_size < published.size:
                 continue
             try:
-                signed, _ = open_checkpoint(record.note, keys, origin=published.origin)
+                signed, _ = open_checkpoint(record.note, keys, origin=published.origin, own_name=self._log == LOG)
             except LedgerError as error:
                 self._report(error, name)
                 return
@@ -486,6 +491,7 @@ class _Audit:
             if edge is not None and (signed.size, signed.root) != (edge.size, edge.frontier().root()):
                 self._find("a record of the journal does not lead to its signed root", name, signed.root.hex())
                 return
+            self.audited = signed
         if edge is not None and entries:
             self._check_early(published.size, entries, [*complete, *edge.partial()])
 

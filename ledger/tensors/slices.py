@@ -146,9 +146,10 @@ class Sliced:
             with open(f"{folder}/{path}", "rb", buffering=0) as stream:
                 return os.pread(stream.fileno(), length, start)
 
-        form = (folder / FORM).read_bytes()
-        names = map(slice_name, range(SlicedForm.parse(form).slices))
-        return cls._checked((folder / STATE).read_bytes(), form, {n: (folder / n).stat().st_size for n in names}, read)
+        if not (Sliced.is_in(folder) and (folder / STATE).is_file()):
+            raise _no_state()
+        sizes = {f"slices/{path.name}": path.stat().st_size for path in (folder / "slices").glob("*")}
+        return cls._checked((folder / STATE).read_bytes(), (folder / FORM).read_bytes(), sizes, read)
 
     @classmethod
     def of_store(cls, store: Store, tree: str) -> Sliced:
@@ -169,7 +170,7 @@ class Sliced:
         """
         sizes = files.sizes
         if sizes.pop(STATE, None) is None or sizes.pop(FORM, None) is None:
-            raise Malformed("state in slices", where=files.path, expected=f"{STATE} and {FORM}", found="another tree")
+            raise _no_state()
         return cls._checked(files.read(STATE), files.read(FORM), sizes, files.read)
 
     @classmethod
@@ -399,6 +400,10 @@ def _of_tree(store: Store, tree: str | None, path: str) -> str | None:
         return store.manifest(tree).entry(path).digest
     except LedgerError:
         return None
+
+
+def _no_state() -> Malformed:
+    return Malformed("state in slices", expected=f"{STATE} and {FORM}", found="another tree")
 
 
 def _unread(path: str, start: int, length: int) -> bytes:

@@ -41,9 +41,9 @@ class ProgramCache:
     def __init__(self, folder: Path, model: LmHeadModel[Any], recipe: Recipe) -> None:
         settings = sorted((name, str(value)) for name, value in jax.config.values.items())
         files = sorted(facts for module in (eqx, haliax, levanter, marin) for facts in source_files(module))
-        fixed = str(jax.tree.flatten(eqx.partition(model, eqx.is_inexact_array)[1]))
-        structure = re.sub(r" at 0x\w+", "", fixed)  # of functions
-        machine = jax.__version__, jax.default_backend(), settings
+        fixed = jax.tree.map(_printed_whole, eqx.partition(model, eqx.is_inexact_array)[1])
+        structure = re.sub(r" at 0x\w+", "", str(jax.tree.flatten(fixed)))  # of functions
+        machine = jax.__version__, jax.lib.__version__, jax.default_backend(), settings
         self._folder, self._decided = folder, canonical_digest([machine, files, digest(recipe), structure])
 
     def program(self, name: str, traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +61,11 @@ class ProgramCache:
             return known[shapes](*leaves)
 
         return program
+
+
+def _printed_whole(leaf: Any) -> Any:
+    """What is printed whole, as a long array is not."""
+    return f"{leaf.dtype} {leaf.tolist()}" if hasattr(leaf, "tolist") else leaf
 
 
 def _export(file: Path, function: Callable[..., Any], examples: list[Any]) -> export.Exported | None:
@@ -88,7 +93,7 @@ def _compile(program: export.Exported, examples: list[Any]) -> Callable[..., Any
 def _read_program(file: Path) -> export.Exported | None:
     try:
         content = file.read_bytes()
-    except FileNotFoundError:
+    except OSError:
         return None
     whole = content[:_SUM] == digest_bytes(content[_SUM:]).encode()
     return export.deserialize(bytearray(content[_SUM:])) if whole else None

@@ -108,6 +108,24 @@ def test_what_others_append_meanwhile_is_no_finding(storage: Storage, signer: Si
     assert check(storage, [signer.verifier]) == []
 
 
+class Shown(MemoryStorage):
+    """``first`` for ``turn`` questions, and ``then`` another storage."""
+
+    def __init__(self, first: Storage, then: Storage, turn: int) -> None:
+        super().__init__()
+        self._storages, self._turn, self.asked = (first, then), turn, 0
+
+    def _shown(self) -> Storage:
+        self.asked += 1
+        return self._storages[self.asked > self._turn]
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        return iter([*self._shown().list(prefix)])
+
+    def read(self, name: str) -> bytes:
+        return self._shown().read(name)
+
+
 def key(number: int, *, hybrid: bool = False) -> Signer:
     keys = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)]
     more = [MLDSA44PrivateKey.from_seed_bytes(bytes([number]) * 32)] if hybrid else []
@@ -227,3 +245,34 @@ def test_what_nobody_published_is_one(storage: Storage, signer: Signer) -> None:
     storage.create("log/tile/0/001.p/60", bytes(60 * 32))
     (finding,) = check(storage, [signer.verifier])
     assert finding.what == "a file that belongs to no tile of this log" and finding.where == "log/tile/0/001.p/60"
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_server_that_shows_another_log_to_the_next_question_is_found(published: bool) -> None:
+    """What one half of a hybrid key signed is audited, and then the log is shown that both halves signed."""
+    both, half = key(1, hybrid=True), key(1)
+    honest, forged = MemoryStorage(), MemoryStorage()
+    for storage in (honest, forged):
+        Log.create(storage, both)
+        append(storage, both)
+    append(honest, both, Draft("test.made/v1", "run/3", {"number": 1}))
+    with Log.open(forged, half, publish_seconds=0 if published else 3600) as log:
+        log.append([Draft("test.made/v1", "run/3", {"number": 2})])
+        assert check(honest, both.verifiers) == [] != check(forged, both.verifiers)
+        for turn in count(1):
+            shown = Shown(forged, honest, turn)
+            assert check(shown, both.verifiers) != [], turn
+            if shown.asked <= turn:
+                break
+    assert turn > 5
+
+
+def test_a_broken_link_speaks_for_itself_alone() -> None:
+    storage = MemoryStorage()
+    Log.create(storage, FIRST)
+    rotated_and_appended(storage, FIRST, SECOND, THIRD)
+    assert len([*storage.list("keys/")]) == 2
+    storage.replace("keys/1", b"no link")
+    found = [(one.what, one.where) for one in check(storage, [FIRST.verifier, THIRD.verifier])]
+    assert {where for _, where in found if where.startswith("keys/")} == {"keys/1"}
+    assert [where for what, where in found if what == "an event about keys has no link"] == ["entry 2"], found

@@ -6,6 +6,8 @@ authors a name is shown as it is where its author signed the event, and as claim
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -40,7 +42,11 @@ class Authorship:
         """The event at this index, whose ``actor`` says so where nobody's signature shows it."""
         if not len(self.authors) or event.actor == self._reader.checkpoint().origin or self._author(index, event):
             return event
-        return replace(event, actor=f"{event.actor} (claimed)")
+        # With a space or a comma it could look like the names of several, of which the last alone is claimed.
+        plain = re.fullmatch(r"[^\s,]+", event.actor)
+        return replace(
+            event, actor=f"{event.actor if plain else json.dumps(event.actor, ensure_ascii=False)} (claimed)"
+        )
 
     def name(self, index: int, event: Event) -> str:
         """The name under which the event is shown; "" where nobody is enrolled, for then it is the log's own word."""

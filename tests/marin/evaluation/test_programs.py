@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from shutil import copytree
-from typing import Any
+from typing import Any, cast
 
+import jax
 import jax.random as jrandom
 import msgspec
+import numpy as np
 import pytest
 from haliax import Axis
 from levanter.models.lm_model import LmHeadModel
@@ -103,6 +105,25 @@ def test_what_decides_a_program_is_in_its_name(kept: Path, monkeypatch: pytest.M
     later = [(path, size, when + "1" * path.endswith("evaluation/scoring.py")) for path, size, when in files]
     monkeypatch.setattr(programs, "source_files", lambda module: later)
     assert traces(PORTABLE, kept)
+
+
+def test_what_a_model_holds_beside_its_parameters_is_in_the_name(tmp_path: Path) -> None:
+    """A program has it as constants."""
+    whole = np.arange(3000)
+    other = whole.copy()
+    other[1500] = 0
+    held: list[Any] = [[whole], [other], [whole.astype(np.int32)], [True], [False], [0.5], []]
+    for number, model in enumerate(held):
+        said = ProgramCache(tmp_path, cast("Any", model), PORTABLE).program("f", jax.jit(lambda x, n=number: x + n))
+        assert said(np.zeros(1, np.float32)) == number
+
+
+def test_a_program_that_cannot_be_read_is_traced(kept: Path) -> None:
+    (file,) = kept.iterdir()
+    file.unlink()
+    file.mkdir()
+    assert traces(PORTABLE, kept)
+    word(cached(Scorer, model_of(PORTABLE), PORTABLE, kept))
 
 
 @pytest.mark.parametrize("size", [0, 500, -1])

@@ -33,6 +33,7 @@ def test_each_authors_word_is_that_authors_own() -> None:
             "ada": log.append(sign_drafts(LOG.name, ADA, [Draft("t/v1", "s", {})]))[0].index,
             "bob": log.append(sign_drafts(LOG.name, BOB, [Draft("t/v1", "s", {})]))[0].index,
             "carol": log.append([Draft("t/v1", "s", {}, actor="carol")])[0].index,
+            "two": log.append([Draft("t/v1", "s", {}, actor="ada@desk, bob@gpu")])[0].index,
         }
         with (
             pytest.MonkeyPatch.context() as patch
@@ -51,10 +52,11 @@ def test_each_authors_word_is_that_authors_own() -> None:
     def authors(look: Authorship) -> set[str]:
         return {name for name, index in places.items() if look.is_mine(index)}
 
-    assert authors(written(True, [ADA])) == {"log", "ada", "carol"}  # Ada holds the key of the log
-    assert authors(written(True, [])) == {"log", "carol"}
+    assert authors(written(True, [ADA])) == {"log", "ada", "carol", "two"}  # Ada holds the key of the log
+    assert authors(written(True, [])) == {"log", "carol", "two"}
     assert authors(written(False, [BOB])) == {"bob"}
     assert authors(written(False, [])) == set()
-    assert [name for name, index in places.items() if written(False, []).is_keepers(index)] == ["log", "carol"]
+    assert [name for name, index in places.items() if written(False, []).is_keepers(index)] == ["log", "carol", "two"]
     shown = [written(False, []).shown(index, events[index][1]).actor for index in places.values()]
-    assert shown == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)", "bob@gpu (claimed)"]
+    assert shown[:4] == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)"]
+    assert shown[4:] == ['"ada@desk, bob@gpu" (claimed)', "bob@gpu (claimed)"], "one name, and nobody's"

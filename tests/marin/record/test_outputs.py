@@ -146,12 +146,12 @@ def test_a_checkpoint_lists_the_tensors_that_it_has(tmp_path: Path) -> None:
     assert mismatch.found == "another state.json"
 
 
-def changed(shelf: Shelf, **files: bytes) -> str:
-    """The tree of a checkpoint in slices, with these files in it."""
+def changed(shelf: Shelf, **files: bytes | None) -> str:
+    """The tree of a checkpoint in slices, with these files in it, or without them."""
     folder = shelf.base / f"checkpoint-{len(list(shelf.base.iterdir()))}"
     write_slices(folder, TENSORS, slices=2)
     for name, data in files.items():
-        (folder / name).write_bytes(data)
+        (folder / name).unlink() if data is None else (folder / name).write_bytes(data)
     return shelf.store.put_tree(folder).digest
 
 
@@ -162,7 +162,17 @@ def test_a_small_state_says_in_memory_what_it_says_in_a_folder(shelf: Shelf) -> 
     flipped = bytearray((slices / "slices/00000").read_bytes())
     flipped[-1] ^= 1
     another = describe_state(TENSORS | {"moments/nu": TENSORS["moments/nu"] + 1}).encode()
-    cases = ({}, {"slices/00000": bytes(flipped)}, {"state.json": another}, {"planted": b"x"}, {"slices/00001": b""})
+    cases: tuple[dict[str, bytes | None], ...] = (
+        {},
+        {"slices/00000": bytes(flipped)},
+        {"slices/00001": b""},
+        {"slices/00001": None},
+        {"slices/00002": b"a slice that the form does not have"},
+        {"slices/09999": b""},
+        {"state.json": another},
+        {"state.json": None},
+        {"planted": b"x"},
+    )
     for number, files in enumerate(cases):
         tree, said = changed(shelf, **files), []
         kept = outputs.in_memory(shelf.store, tree)

@@ -93,7 +93,7 @@ class Witness:
             return error_answer(403, error)
         if request.old_size > checkpoint.size:
             return error_answer(400, Malformed("the old size is beyond the checkpoint", found=f"{request.old_size}"))
-        name = _record_name(checkpoint.origin)
+        name = f"witness/{origin_hash(checkpoint.origin)}"
         with self._mutex, self._storage.lock("witness/.lock", "cosigning", wait=_LOCK_SECONDS):
             known = self._known(name, checkpoint.origin)
             if request.old_size != known.size:
@@ -253,7 +253,3 @@ def _verified(text: str, body: bytes, keys: Sequence[VerifierKey]) -> list[NoteS
         found = ", ".join(line.name for line in lines) or "none"
         raise Unverified("the witness sent no cosignature of its keys", found=found)
     return good
-
-
-def _record_name(origin: str) -> str:
-    return f"witness/{origin_hash(origin)}"

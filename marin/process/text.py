@@ -39,7 +39,8 @@ def visible(text: str, keep: str = "") -> str:
     """
     if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
-    seen = "".join(letter if _has_glyph(letter) or letter in keep else _escape(letter) for letter in text)
+    escaped = (one if _has_glyph(one) or one in keep else one.encode("unicode_escape").decode("ascii") for one in text)
+    seen = "".join(escaped)
     return text if seen == text else seen  # the same object: callers tell by it that nothing had to change
 
 
@@ -60,10 +61,6 @@ def visible_json(value: object, indent: int | None = None) -> str:
 
 def _has_glyph(letter: str) -> bool:
     return letter.isprintable() and letter not in _BLANK
-
-
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 def _in_json(letter: str) -> str:

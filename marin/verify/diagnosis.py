@@ -130,7 +130,7 @@ def _others() -> dict[str, Any]:
 
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
     """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
-    missing = _missing()
+    missing = ", ".join(name for name in ("jax", "levanter") if find_spec(name) is None)  # an auditor has none
     inexact, exact = _exact(missing)
     checks = (
         _system(),
@@ -200,11 +200,6 @@ def _processor(cpu: Processor) -> Check:
         return Check("processor", Health.OK, f"{cpu.model}: x86-64-v3")
     cure = "portable-cpu needs a processor of the level x86-64-v3 (Haswell, Zen or newer); the profile exact does not"
     return Check("processor", Health.BAD, found, cure, "portable-cpu")
-
-
-def _missing() -> str:
-    """The packages that train and replay, of those that are not installed: an auditor's installation has none."""
-    return ", ".join(name for name in ("jax", "levanter") if find_spec(name) is None)
 
 
 def _training(missing: str) -> Check:

@@ -280,11 +280,7 @@ def _pieces(reader: _Reader, one: int, axis: int, sizes: Sequence[int]) -> list[
 
 
 def _split(reader: _Reader, equation: Any, inputs: list[int], _: list[Form]) -> list[int]:
-    return _pieces(reader, inputs[0], int(equation.params["axis"]), _sizes(equation.params["sizes"]))
-
-
-def _sizes(sizes: Any) -> list[int]:
-    return [int(size) for size in sizes]
+    return _pieces(reader, inputs[0], int(equation.params["axis"]), [int(size) for size in equation.params["sizes"]])
 
 
 def _unstack(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:

@@ -173,7 +173,8 @@ class Engine:
         growing = [(running, running.one) for running in batch if running.one and running.one.prompt.limit > 0]
         if growing:
             self.scorer.advance([one for _, one in growing])
-        ended = [running for running in batch if running.one is not None and self._ended(running.one)]
+        begun = [(running, running.one) for running in batch if running.one is not None]
+        ended = [running for running, one in begun if one.prompt.limit == 0 or self.scorer.ended(one)]
         rows = {id(running): row for running in ended if (row := _scored_row(running)) is not None}
         ranked = dict(zip(rows, self.ranker.rank(list(rows.values())), strict=True))
         for running, one in growing:
@@ -183,9 +184,6 @@ class Engine:
             assert running.one is not None
             running.job.tell(SequenceUpdate(running.place, running.one.new, True, ranked.get(id(running))))
         return ended
-
-    def _ended(self, one: Continuation) -> bool:
-        return one.prompt.limit == 0 or self.scorer.ended(one)
 
 
 def _at_once(new: tuple[int, ...]) -> bool:

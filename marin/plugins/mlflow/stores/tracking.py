@@ -60,7 +60,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
     def search_experiments(self, view_type: int = ViewType.ACTIVE_ONLY, *others: Any, **named: Any) -> Any:
         """As MLflow's, without its "Default" while no run stands in it: every experiment here has a name of its own."""
         asked = dict(zip(("max_results", "filter_string", "order_by", "page_token"), others, strict=False)) | named
-        if not self._has_runs(UNNAMED):
+        if not self.search_runs([UNNAMED], None, ViewType.ALL, max_results=1):
             own = f"name != '{Experiment.DEFAULT_EXPERIMENT_NAME}'"
             asked["filter_string"] = " AND ".join(filter(None, (asked.get("filter_string"), own)))
         return super().search_experiments(view_type, **asked)
@@ -347,9 +347,6 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
                 f"No Experiment with id={experiment_id} exists", databricks_pb2.RESOURCE_DOES_NOT_EXIST
             )
         self._change_experiment(operations.ExperimentChangedValues(experiment.name, stage=after))
-
-    def _has_runs(self, experiment: str) -> bool:
-        return bool(self.search_runs([experiment], None, ViewType.ALL, max_results=1))
 
     def _active(self, run_id: str) -> Any:
         run = self.get_run(run_id)

@@ -246,7 +246,7 @@ def _check_envelope(
         raise _bad("id", id)
     _check_shared(type, stream, actor, time)
     if not isinstance(body, dict) and not isinstance(body, Mapping):
-        raise Refused("not an event", where="body", expected="an object", found=type(body).__name__)
+        raise Refused("not an event", where="body", expected="an object", found=body.__class__.__name__)
     if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
         raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
 

@@ -325,7 +325,8 @@ class Verification:
         """Of a run that a later phase continues, its events alone: the log is one."""
         if self.until is not None:
             return judge_events(case)
-        return judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
+        said = self.seen.said(kept=self.options.remember) if self.seen else ""
+        return judge_ledger(case, self.reader, said, self.options.sources)
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)

@@ -27,7 +27,7 @@ from marin.plugins.mlperf.hyperparameters import Value, values_of
 from marin.plugins.mlperf.seeding import Seeding
 from marin.process.files import write_whole
 from marin.recipe.arithmetic import Arithmetic
-from marin.record.events import EvalCompleted, TrainStarted
+from marin.record.events import TrainStarted
 from marin.verify.agreement import consistent_run
 
 Kind = Literal["event", "start", "end"]
@@ -101,17 +101,14 @@ def phases(runs: Sequence[Run]) -> list[Phase]:
                 last=first + (end - recipe.first_step) * recipe.trainer.batch_size,
                 started=milliseconds(run.training[0].time),
                 ended=ended,
-                loss=_loss(measured.body) if measured is not None else None,
+                loss=float.fromhex(measured.body.metrics["loss"])
+                if measured and "loss" in measured.body.metrics
+                else None,
                 eval_started=begun,
                 eval_ended=stopped,
             )
         )
     return found
-
-
-def _loss(measured: EvalCompleted) -> float | None:
-    """The held-out loss in nats a token; None where it was not measured."""
-    return float.fromhex(measured.metrics["loss"]) if "loss" in measured.metrics else None
 
 
 def check_agreed(history: History, last: Run) -> None:

@@ -92,6 +92,10 @@ class PinCheck:
     reader: ledger.LogReader | None
     """Whose leaf hashes are kept; None: those that are kept stay."""
 
+    def said(self, *, kept: bool) -> str:
+        """``line``, of what is remembered or is not."""
+        return self.line.replace(UNPINNED, "its key and log checkpoint are pinned now") if kept else self.line
+
 
 @dataclass(frozen=True)
 class Pins:
@@ -128,10 +132,9 @@ class Pins:
         """Compare the log with its pin, and remember it; a line that says how it went. Without ``move`` nothing is
         written."""
         seen = self.compare(reader, storage, place, named=named)
-        if not move:
-            return seen.line
-        self.keep(seen)
-        return seen.line.replace(UNPINNED, "its key and log checkpoint are pinned now")
+        if move:
+            self.keep(seen)
+        return seen.said(kept=move)
 
     def compare(self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.

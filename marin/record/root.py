@@ -137,7 +137,7 @@ class Root:
                 where=str(path),
                 expected=f"the key of {self.verifier}",
                 found="no file",
-                cure="it stays with whoever serves this root: let them run this command"
+                cure="it stays with the one who serves this root: let them run this command"
                 if self.is_served
                 else f"restore it from a copy, or name it with {KEY_VARIABLE}; a lost key cannot be made again, and then "
                 "`marin --root NEW init` begins another log beside this one, which stays readable",

@@ -272,7 +272,7 @@ def test_nobody_else_is_let_in(lab, caplog) -> None:
             with pytest.raises(Unverified, match="has not enrolled this key, or revoked it"):
                 lab.client(stranger)
         assert lab.client(BOB).origin == ORIGIN
-        lab.close()  # whoever is served has been told by then
+        lab.close()  # anyone who is served has been told by then
     said = "a client was left: the log has not enrolled this key, or revoked it: 127.0.0.1"
     assert sum(said in line and "ledger key join" in line for line in caplog.messages) == 3, "who serves is told"
 

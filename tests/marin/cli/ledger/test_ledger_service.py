@@ -114,7 +114,7 @@ def test_a_lab_of_two_machines_and_what_comes_after_a_revocation(
     taken = bob("ledger", "key", "join", line, "--as", "other@gpu")
     assert (taken.status, "expected no key, or that of other@gpu" in taken.err) == (2, True)
     refused = bob("ledger", "key", "revoke", "ada@desk", root=far)
-    assert refused.status == 3 and "it stays with whoever serves this root" in refused.err
+    assert refused.status == 3 and "it stays with the one who serves this root" in refused.err
     assert "restore" not in refused.err
     assert marin("ledger", "key", "revoke", "bob@gpu").status == 0
     out = bob(*EVENT, root=far, stdin=b"{}")

@@ -325,8 +325,8 @@ class Verification:
         """Of a run that a later phase continues, its events alone: the log is one."""
         if self.until is not None:
             return judge_events(case)
-        said = self.seen.said(kept=self.options.remember) if self.seen else ""
-        return judge_ledger(case, self.reader, said, self.options.sources)
+        line = self.seen.text(pinned=self.options.remember) if self.seen else ""
+        return judge_ledger(case, self.reader, line, self.options.sources)
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)

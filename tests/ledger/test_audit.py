@@ -108,22 +108,22 @@ def test_what_others_append_meanwhile_is_no_finding(storage: Storage, signer: Si
     assert check(storage, [signer.verifier]) == []
 
 
-class Shown(MemoryStorage):
+class TwoLogs(MemoryStorage):
     """``first`` for ``turn`` questions, and ``then`` another storage."""
 
     def __init__(self, first: Storage, then: Storage, turn: int) -> None:
         super().__init__()
         self._storages, self._turn, self.asked = (first, then), turn, 0
 
-    def _shown(self) -> Storage:
+    def _storage(self) -> Storage:
         self.asked += 1
         return self._storages[self.asked > self._turn]
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        return iter([*self._shown().list(prefix)])
+        return iter([*self._storage().list(prefix)])
 
     def read(self, name: str) -> bytes:
-        return self._shown().read(name)
+        return self._storage().read(name)
 
 
 def key(number: int, *, hybrid: bool = False) -> Signer:
@@ -260,7 +260,7 @@ def test_a_server_that_shows_another_log_to_the_next_question_is_found(published
         log.append([Draft("test.made/v1", "run/3", {"number": 2})])
         assert check(honest, both.verifiers) == [] != check(forged, both.verifiers)
         for turn in count(1):
-            shown = Shown(forged, honest, turn)
+            shown = TwoLogs(forged, honest, turn)
             assert check(shown, both.verifiers) != [], turn
             if shown.asked <= turn:
                 break

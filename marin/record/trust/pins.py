@@ -92,9 +92,9 @@ class PinCheck:
     reader: ledger.LogReader | None
     """Whose leaf hashes are kept; None: those that are kept stay."""
 
-    def said(self, *, kept: bool) -> str:
-        """``line``, of what is remembered or is not."""
-        return self.line.replace(UNPINNED, "its key and log checkpoint are pinned now") if kept else self.line
+    def text(self, *, pinned: bool) -> str:
+        """``line`` for people; ``pinned``: ``pin`` is remembered."""
+        return self.line.replace(UNPINNED, "its key and log checkpoint are pinned now") if pinned else self.line
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Pins:
         seen = self.compare(reader, storage, place, named=named)
         if move:
             self.keep(seen)
-        return seen.said(kept=move)
+        return seen.text(pinned=move)
 
     def compare(self, reader: ledger.LogReader, storage: ledger.Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.

@@ -30,16 +30,16 @@ def model_of(recipe: Recipe) -> LmHeadModel:
     return model_config(recipe.model).build(Axis("vocab", 31), key=jrandom.PRNGKey(1))
 
 
-Said = tuple[list[tuple[int, ...]], list[Scored]]
+Answers = tuple[list[tuple[int, ...]], list[Scored]]
 
 
-def said(scorer: Scorer) -> Said:
+def answers(scorer: Scorer) -> Answers:
     """Greedy and drawn tokens of two lengths of programs, and log-likelihoods."""
     prompts = [Prompt((3, 4), 19, lambda _: False, heat, "one") for heat in (0.0, 0.8)]
     return scorer.generate(prompts, 5), scorer.score([Row((1, 2, 3, 4), 3)])
 
 
-def word(scorer: Scorer) -> list[tuple[int, ...]]:
+def next_token(scorer: Scorer) -> list[tuple[int, ...]]:
     """A token."""
     return scorer.generate([Prompt((3, 4), 1, lambda _: False, 0.8, "one")], 5)
 
@@ -54,57 +54,57 @@ class Untraced(Scorer):
         raise AssertionError("traced")
 
 
-def cached(kind: type[Scorer], model: LmHeadModel, recipe: Recipe, folder: Path) -> Scorer:
+def scorer_of(kind: type[Scorer], model: LmHeadModel, recipe: Recipe, folder: Path) -> Scorer:
     return kind(model, recipe, programs=ProgramCache(folder, model, recipe))
 
 
 @pytest.mark.parametrize("recipe", [PORTABLE, EXACT], ids=["portable-cpu", "exact"])
 def test_the_next_process_traces_nothing_and_says_every_bit(recipe: Recipe, tmp_path: Path) -> None:
     model = model_of(recipe)
-    expected = said(Scorer(model, recipe))
-    assert said(cached(Scorer, model, recipe, tmp_path)) == expected
+    expected = answers(Scorer(model, recipe))
+    assert answers(scorer_of(Scorer, model, recipe, tmp_path)) == expected
     there = sorted(path.name for path in tmp_path.iterdir())
-    assert said(cached(Untraced, model, recipe, tmp_path)) == expected
+    assert answers(scorer_of(Untraced, model, recipe, tmp_path)) == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == there and len(there) == 3
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    word(cached(Scorer, model_of(PORTABLE), PORTABLE, folder))
+    next_token(scorer_of(Scorer, model_of(PORTABLE), PORTABLE, folder))
     return folder
 
 
 @pytest.fixture
-def kept(written: Path, tmp_path: Path) -> Path:
-    return copytree(written, tmp_path / "programs")
+def cache(one_program: Path, tmp_path: Path) -> Path:
+    return copytree(one_program, tmp_path / "programs")
 
 
-def traces(recipe: Recipe, kept: Path, model: LmHeadModel | None = None) -> bool:
+def traces(recipe: Recipe, cache: Path, model: LmHeadModel | None = None) -> bool:
     try:
-        word(cached(Untraced, model or model_of(recipe), recipe, kept))
+        next_token(scorer_of(Untraced, model or model_of(recipe), recipe, cache))
     except AssertionError:
         return True
     return False
 
 
-def test_another_state_has_the_same_programs(kept: Path) -> None:
-    assert not traces(PORTABLE, kept)
+def test_another_state_has_the_same_programs(cache: Path) -> None:
+    assert not traces(PORTABLE, cache)
     other = model_config(SMALL).build(Axis("vocab", 31), key=jrandom.PRNGKey(2))
-    assert word(cached(Untraced, other, PORTABLE, kept)) == word(Scorer(other, PORTABLE))
+    assert next_token(scorer_of(Untraced, other, PORTABLE, cache)) == next_token(Scorer(other, PORTABLE))
 
 
-def test_what_decides_a_program_is_in_its_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert traces(msgspec.structs.replace(PORTABLE, seed=7), kept)
+def test_what_decides_a_program_is_in_its_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert traces(msgspec.structs.replace(PORTABLE, seed=7), cache)
     wider = model_config(SMALL).build(Axis("vocab", 32), key=jrandom.PRNGKey(1))
-    assert traces(PORTABLE, kept, wider)
+    assert traces(PORTABLE, cache, wider)
     other = msgspec.structs.replace(SMALL, rope_theta=500.0)
-    assert traces(PORTABLE, kept, model_config(other).build(Axis("vocab", 31), key=jrandom.PRNGKey(1)))
+    assert traces(PORTABLE, cache, model_config(other).build(Axis("vocab", 31), key=jrandom.PRNGKey(1)))
     files = list(programs.source_files(marin))
     assert any(path.endswith("evaluation/scoring.py") for path, _, _ in files)
     later = [(path, size, when + "1" * path.endswith("evaluation/scoring.py")) for path, size, when in files]
     monkeypatch.setattr(programs, "source_files", lambda module: later)
-    assert traces(PORTABLE, kept)
+    assert traces(PORTABLE, cache)
 
 
 def test_what_a_model_holds_beside_its_parameters_is_in_the_name(tmp_path: Path) -> None:
@@ -114,27 +114,27 @@ def test_what_a_model_holds_beside_its_parameters_is_in_the_name(tmp_path: Path)
     other[1500] = 0
     held: list[Any] = [[whole], [other], [whole.astype(np.int32)], [True], [False], [0.5], []]
     for number, model in enumerate(held):
-        said = ProgramCache(tmp_path, cast("Any", model), PORTABLE).program("f", jax.jit(lambda x, n=number: x + n))
-        assert said(np.zeros(1, np.float32)) == number
+        program = ProgramCache(tmp_path, cast("Any", model), PORTABLE).program("f", jax.jit(lambda x, n=number: x + n))
+        assert program(np.zeros(1, np.float32)) == number
 
 
-def test_a_program_that_cannot_be_read_is_traced(kept: Path) -> None:
-    (file,) = kept.iterdir()
+def test_a_program_that_cannot_be_read_is_traced(cache: Path) -> None:
+    (file,) = cache.iterdir()
     file.unlink()
     file.mkdir()
-    assert traces(PORTABLE, kept)
-    word(cached(Scorer, model_of(PORTABLE), PORTABLE, kept))
+    assert traces(PORTABLE, cache)
+    next_token(scorer_of(Scorer, model_of(PORTABLE), PORTABLE, cache))
 
 
 @pytest.mark.parametrize("size", [0, 500, -1])
-def test_a_damaged_program_is_traced_again_and_replaced(size: int, kept: Path) -> None:
-    (file,) = kept.iterdir()
+def test_a_damaged_program_is_traced_again_and_replaced(size: int, cache: Path) -> None:
+    (file,) = cache.iterdir()
     file.write_bytes(file.read_bytes()[:size] + b"x" * max(0, -size))
-    assert traces(PORTABLE, kept)
-    word(cached(Scorer, model_of(PORTABLE), PORTABLE, kept))
-    assert not traces(PORTABLE, kept)
+    assert traces(PORTABLE, cache)
+    next_token(scorer_of(Scorer, model_of(PORTABLE), PORTABLE, cache))
+    assert not traces(PORTABLE, cache)
 
 
 def test_texts_that_are_compared_with_a_record_are_traced(tmp_path: Path) -> None:
-    scorer = cached(Untraced, model_of(EXACT), EXACT, tmp_path)
+    scorer = scorer_of(Untraced, model_of(EXACT), EXACT, tmp_path)
     assert scorer.programs is not None and scorer.one_by_one().programs is None

@@ -619,9 +619,15 @@ def _check_scale(recipe: Recipe, where: str) -> None:
     arithmetic, length = recipe.arithmetic, recipe.model.seq_len
     by_layer, block = arithmetic.gather == "layer", min(arithmetic.attention_block or length, length)
     model, exact = recipe.model, arithmetic.profile == "exact"
+    parts = by_layer and not exact
     rotary = {"model.rope": model.rope, "model.rope_theta": model.rope_theta, "model.rope_factor": model.rope_factor}
     together = (
-        ("arithmetic.gather", arithmetic.gather, "another profile than exact", arithmetic.profile != "exact"),
+        (
+            "arithmetic.gather",
+            arithmetic.gather,
+            f"null with optimizer={recipe.optimizer.name}, which looks across whole tensors",
+            recipe.optimizer.elementwise,
+        ),
         ("lora", recipe.lora, "gather=null and another profile than exact", not by_layer and not exact),
         (
             "arithmetic.attention",
@@ -641,8 +647,10 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             "attention=splash",
             arithmetic.attention is not None,
         ),
-        ("arithmetic.loss_block", arithmetic.loss_block, "gather=layer", by_layer),
-        ("arithmetic.loss_vocabulary", arithmetic.loss_vocabulary, "gather=layer", by_layer),
+        *(
+            (f"arithmetic.{name}", getattr(arithmetic, name), "gather=layer and another profile than exact", parts)
+            for name in ("loss_block", "loss_vocabulary")
+        ),
         (
             "arithmetic.matmul_precision",
             None if arithmetic.matmul_precision == "highest" else arithmetic.matmul_precision,

@@ -27,8 +27,30 @@ from marin.training.runtime import threefry
 F, W, U = np.float32, np.int32, np.uint32
 NAN = np.float32(np.nan)
 Array = Any
-Lying = Callable[[Array], Array]
-"""Takes an array and gives the same numbers, constrained to lie on a mesh in some way."""
+
+
+class Lying:
+    """How the arrays of a ``scan`` lie on a mesh: of no bit, and here as the compiler likes. Each method takes an array and gives
+    the same numbers. ``shape``: of all rows together."""
+
+    def rows(self, x: Array) -> Array:
+        """What is gone through, row by row."""
+        return x
+
+    def row(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """One row of that, where it is used."""
+        return x
+
+    def result(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """One row of what comes out."""
+        return x
+
+    def carried(self, x: Array) -> Array:
+        """What goes from turn to turn."""
+        return x
+
+
+ANYWHERE = Lying()
 
 
 @dataclass(frozen=True)
@@ -40,7 +62,7 @@ class Exact:
     shape: Any
     products: Products = "chosen"
 
-    def __call__(self, z: Array, *arguments: Any, key: Array | None = None, lying: Lying = lambda x: x) -> Any:
+    def __call__(self, z: Array, *arguments: Any, key: Array | None = None, lying: Lying = ANYWHERE) -> Any:
         """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key`` and ``lying``:
         as :func:`run` has them."""
         with jax.enable_x64(True):
@@ -79,13 +101,13 @@ def run(
     inputs: Sequence[Array],
     products: Products = "chosen",
     key: Array | None = None,
-    lying: Lying = lambda x: x,
+    lying: Lying = ANYWHERE,
 ) -> list[Array]:
     """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits
     (0x7fc00000). ``inputs`` and what is returned are as the program's forms say.
 
     ``key``: uint32[2], seed and train step, of the random bits where factors are rounded stochastically.
-    ``lying``: how the arrays lie on a mesh whose rows a ``scan`` takes one after the other; a program says nothing of that.
+    ``lying``: how the arrays of a ``scan`` lie on a mesh; a program says nothing of that.
     """
     to = Guarded(z)
     given = [
@@ -123,17 +145,22 @@ def _body(tracing: _Tracing, program: Program, inputs: Sequence[Array]) -> list[
 
 
 def _scan(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]:
-    consts, carried = _int(one, "constants"), _int(one, "carried")
+    consts, carried, lying = _int(one, "constants"), _int(one, "carried"), tracing.lying
+    through, (body,) = values[consts + carried :], one.bodies
+    length = _int(one, "length")
+    results = [(length, *form.shape) for form in body.of(body.outputs)[carried:]]
 
     def step(carry: Sequence[Array], rows: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        found = _body(tracing, one.bodies[0], [*values[:consts], *carry, *rows])
-        return found[:carried], found[carried:]
+        own = [lying.row(row, x.shape) for row, x in zip(rows, through, strict=True)]
+        found = _body(tracing, body, [*values[:consts], *carry, *own])
+        made = [lying.result(x, shape) for x, shape in zip(found[carried:], results, strict=True)]
+        return [lying.carried(x) for x in found[:carried]], made
 
     last, stacked = lax.scan(
         step,
-        values[consts : consts + carried],
-        [tracing.lying(x) for x in values[consts + carried :]],
-        length=_int(one, "length"),
+        [lying.carried(x) for x in values[consts : consts + carried]],
+        [lying.rows(x) for x in through],
+        length=length,
         reverse=bool(one.settings["reverse"]),
     )
     return [*last, *stacked]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from marin.errors import UsageError
 from marin.plugins.exact.devices import check_batch, check_shares
 from marin.recipe.schema import Execution, Recipe
 
@@ -29,6 +30,15 @@ def check() -> None:
 def check_devices(recipe: Recipe, execution: Execution) -> None:
     """See there."""
     model, shared = recipe.model, execution.tensor_parallel
+    apart = {"--tensor-parallel": shared, "--expert-parallel": execution.expert_parallel}
+    if recipe.arithmetic.gather == "layer" and (several := [name for name, size in apart.items() if size > 1]):
+        raise UsageError(
+            "layers lie over all devices already",
+            where=several[0],
+            expected="1 with arithmetic.gather=layer",
+            found=str(apart[several[0]]),
+            cure="leave one of both out: neither decides a bit",
+        )
     check_shares("--tensor-parallel", "matrices", {"heads": model.num_heads, "mlp": model.inner}, shared)
     check_shares("--expert-parallel", "experts", {"experts": model.num_experts or 1}, execution.expert_parallel)
     check_batch(recipe, execution.devices, shared)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -28,17 +28,18 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
-from marin.plugins.exact.compiled import Exact, exact
+from marin.plugins.exact.compiled import Exact, Lying, exact
 from marin.plugins.exact.devices import check_batch, check_shares
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
+from marin.plugins.exact.stacks import Stacks, stack_of
 from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.state import EXPERT, TENSOR, TrainState, batch_axes, state_like
+from marin.training.state import EXPERT, TENSOR, TrainState, batch_axes, leaves, state_like
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.fingerprint import words_sum
 from marin.training.step.shards import sums_and_loads
@@ -60,7 +61,9 @@ class ExactStep(Step):
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         devices, shared = mesh.devices.size, mesh.shape.get(TENSOR, 1)
         check_batch(recipe, devices, shared)
-        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
+        stack = stack_of([name for name, _ in leaves(example)]) if recipe.arithmetic.gather == "layer" else None
+        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices, stack))
+        self._lying = _Microbatches(self._shared_out) if stack is None else Stacks(self.layout, mesh, self._shared_out)
         self._shares = shares_of(self.layout.named, shared, mesh.shape.get(EXPERT, 1))
         self._example = example
         self._gradient = gradient_of(recipe, self.layout)
@@ -76,31 +79,32 @@ class ExactStep(Step):
 
         def gradient_by(of: Exact) -> Any:
             def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
-                gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
+                gathered = self._gathered(rows)
                 if {TENSOR, EXPERT} & {*self.mesh.axis_names}:
                     gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
-                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
-                return tuple(layout.rows(grad) for grad in grads), *scalars
+                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._lying)
+                return self._left(grads), *scalars
 
             return gradient
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
             number = jax.lax.axis_index(axes).astype(jnp.uint32)
-            own = [[x[0] for x in leaves] for leaves in (params, moments, grads)]
+            own = [[_flat(x[0]) for x in leaves] for leaves in (params, moments, grads)]
             kept, loss, norm = update(z, *own, *scalars)
-            shapes = [x.shape for x in (*layout.params, *layout.moments)]
-            prints = jnp.stack([slice_print(x, shape, number) for x, shape in zip(kept, shapes, strict=True)])
-            rows = tuple(x[None] for x in kept)
+            named = zip(kept, (*layout.param_names, *layout.moment_names), (*layout.params, *layout.moments), strict=True)
+            prints = jnp.stack([slice_print(x, like.shape, number, layout.leads.get(n, 1)) for x, n, like in named])
+            rows = tuple(x.reshape(like.shape) for x, like in zip(kept, (*params, *moments), strict=True))
             return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, axes), loss, norm
 
         def split(tree: Any) -> Any:
             return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_slice), tree)
 
-        def pieces(tensors: Leaves) -> Leaves:
-            return tuple(jax.ShapeDtypeStruct((devices, *layout.sliced_shape(x.shape)), x.dtype) for x in tensors)
+        def pieces(names: Sequence[str], tensors: Leaves) -> Leaves:
+            named = zip(names, tensors, strict=True)
+            return tuple(jax.ShapeDtypeStruct((devices, *layout.shapes[name]), x.dtype) for name, x in named)
 
         z = scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=whole)
-        params, moments = split(pieces(layout.params)), split(pieces(layout.moments))
+        params, moments = split(pieces(layout.param_names, layout.params)), split(pieces(layout.moment_names, layout.moments))
         batch = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch) for x in _batch(recipe)]
         each, same = self.by_slice.spec, P()
         shared = jax.shard_map(
@@ -128,6 +132,27 @@ class ExactStep(Step):
             programs = {name: program.result() for name, program in coming.items()}
         give_back_memory()
         return programs
+
+    def _gathered(self, rows: Leaves) -> Any:
+        """The model's tree from the slices of its parameters: whole on each device, but for stacks that lie over them."""
+        layout, everywhere = self.layout, NamedSharding(self.mesh, P())
+        arrays = [
+            self._lying.whole(x, like.shape)
+            if isinstance(self._lying, Stacks) and name in layout.leads
+            else whole(jax.lax.with_sharding_constraint(x, everywhere), like.shape)
+            for x, name, like in zip(rows, layout.param_names, layout.params, strict=True)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(layout.named), arrays)
+
+    def _left(self, grads: Leaves) -> Leaves:
+        """The slices of a gradient."""
+        layout = self.layout
+        return tuple(
+            self._lying.slices(name, grad)
+            if isinstance(self._lying, Stacks) and name in layout.leads
+            else layout.rows(grad).reshape(self.devices, *layout.shapes[name])
+            for name, grad in zip(layout.param_names, grads, strict=True)
+        )
 
     def _of_whole_tensors(self, update: Exact) -> Any:
         """The program of an optimizer that looks across tensors: each is gathered, and cut again afterwards."""
@@ -240,6 +265,18 @@ def shares_of(parameters: Any, shared: int, experts: int = 1) -> list[P]:
     return [lying(x.axes) for x in named]
 
 
+@dataclass(frozen=True)
+class _Microbatches(Lying):
+    shared_out: Callable[[jax.Array], jax.Array]
+
+    def rows(self, x: jax.Array) -> jax.Array:
+        return self.shared_out(x)
+
+
+def _flat(x: jax.Array) -> jax.Array:
+    return x.reshape(-1) if x.ndim else x
+
+
 def _named(key: Sequence[Any]) -> dict[str, Any]:
     return {"key": key[0]} if key else {}
 
@@ -282,10 +319,12 @@ def programs_of(recipe: Recipe, vocab_size: int) -> dict[str, ExactProgram]:
 
 
 def _updated(recipe: Recipe, layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
-    """What of these tensors an update is given at once."""
+    """What of these tensors an update is given at once: parameters, or moments."""
     if not recipe.optimizer.elementwise:
         return list(tensors)
-    return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
+    names = layout.moment_names if tensors is layout.moments else layout.param_names
+    sizes = [layout.shapes[name] and (math.prod(layout.shapes[name]),) for name in names]
+    return [jax.ShapeDtypeStruct(size, x.dtype) for size, x in zip(sizes, tensors, strict=True)]
 
 
 def _lowered(function: Exact, *examples: Any, **key: Any) -> str:

@@ -462,7 +462,7 @@ def test_heavy_libraries_are_imported_in_one_place_each() -> None:
 
 @pytest.mark.skipif("exact" in gauges.absent(), reason="without the plugin exact")
 def test_the_reference_of_exact_arithmetic_knows_no_compiler() -> None:
-    names = ("tracing", "reading", "guarded", "integers", "causal", "compiled", "known", "step", "plugin")
+    names = ("tracing", "reading", "guarded", "integers", "causal", "compiled", "known", "stacks", "step", "plugin")
     found = {
         item.file
         for item in all_imports()

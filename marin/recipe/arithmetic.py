@@ -162,4 +162,5 @@ def profile_plugins(arithmetic: Arithmetic) -> tuple[tuple[str, str], ...]:
 
 def step_plugins(arithmetic: Arithmetic) -> tuple[tuple[str, str], ...]:
     """The same of the train step, in whose form no device may hold all parameters."""
-    return (*profile_plugins(arithmetic), *(((PROFILES, "layered"),) if arithmetic.gather == "layer" else ()))
+    layered = arithmetic.gather == "layer" and arithmetic.profile != "exact"  # which has it in its own step
+    return (*profile_plugins(arithmetic), *(((PROFILES, "layered"),) if layered else ()))

@@ -342,14 +342,21 @@ def _by_layer_bytes(recipe: Recipe, devices: int, slices: int, width: int) -> fl
     the gradient, of which there is a copy for each level of the tree over its own blocks, and one for microbatches; what
     goes from layer to layer; the weights of two layers ahead; and a layer, or the head, with its gradient and what it keeps."""
     model, trainer, arithmetic, vocab = recipe.model, recipe.trainer, recipe.arithmetic, recipe.vocabulary
-    micro, blocks = arithmetic.microbatch_size, arithmetic.logical_shards // devices
+    micro, blocks, exact = (
+        arithmetic.microbatch_size,
+        arithmetic.logical_shards // devices,
+        arithmetic.profile == "exact",
+    )
     tokens, head = micro * model.seq_len, vocab * model.hidden_dim * width
     copies = 1 + max(0, blocks - 1).bit_length() + (trainer.batch_size // arithmetic.logical_shards > micro)
+    if exact:  # devices share a microbatch
+        tokens = -(-tokens // devices)
     lying = (state_bytes(recipe) + copies * parameters(model, vocab) * FLOAT32) * slices / devices
     one, two = (parameters(msgspec.structs.replace(model, num_layers=count), vocab) for count in (1, 2))
     layer = (two - one) * width
     between = (model.num_layers + 1) * tokens * model.hidden_dim * width + 2 * layer
-    between += head if model.tie_word_embeddings or model.architecture == "gpt2" else 0
+    tied = model.tie_word_embeddings or model.architecture == "gpt2"
+    between += head * (2 - tied if exact else int(tied))  # under exact both ends stay for the whole step
     logits = min(arithmetic.loss_block or tokens, tokens) * min(arithmetic.loss_vocabulary or vocab, vocab)
     kept = _layer_bytes(model, tokens, width, scores=arithmetic.attention is None)
     return lying + between + max(2 * layer + kept, 2 * head + 2 * logits * FLOAT32)

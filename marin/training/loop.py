@@ -131,7 +131,7 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
         UsageError: there are not so many devices, they do not divide, or the profile's devices share no matrices.
     """
     check_devices(recipe, execution)
-    replicas = execution.slices if recipe.arithmetic.gather == "layer" else 1
+    replicas = execution.slices if recipe.arithmetic.gather == "layer" and recipe.arithmetic.profile != "exact" else 1
     return mesh_of(execution.devices, replicas, execution.tensor_parallel, execution.expert_parallel)
 
 

@@ -1,8 +1,8 @@
-"""How the stacks of layers lie while the gradient is computed, where no device may have all parameters (``arithmetic.gather=layer``).
+"""How stacks of layers lie while the gradient is computed, where no device may have all parameters (``arithmetic.gather=layer``).
 
-Each layer of a stack lies over the devices, as its slices of the state do or by its last axis. Inside the loops over layers, forward and
-backward, the one layer that is computed is gathered, and its gradient leaves as the layer lies. Where arrays lie decides no bit
-of a sum without an order, so a run has the bits that it has without.
+Each layer of a stack lies over the devices, as its slices of the state do or by its last axis. Inside the loops over layers,
+forward and backward, the one layer that is computed is gathered, and its gradient leaves as the layer lies. Where arrays lie
+decides no bit of a sum without an order, so a run has the bits that it has without.
 """
 
 from __future__ import annotations

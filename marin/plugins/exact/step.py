@@ -31,6 +31,7 @@ from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 from marin.plugins.exact.compiled import Exact, Lying, exact
 from marin.plugins.exact.devices import check_batch, check_shares
 from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.integers import Products
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.stacks import Stacks, stack_of
@@ -51,12 +52,14 @@ EXPERTS, INNER = "experts", "mlp"
 
 
 class ExactStep(Step):
-    """A train step of profile ``exact``.
+    """A train step of profile ``exact``. ``products``: the way its contractions are multiplied, which decides no bit.
 
     Raises:
         UsageError: the batch does not divide over the devices (with tensor parallelism over their groups), a matrix does not
             over a group's, or the model has an operation without an exact form.
     """
+
+    products: Products = "chosen"
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         devices, shared = mesh.devices.size, mesh.shape.get(TENSOR, 1)
@@ -66,16 +69,23 @@ class ExactStep(Step):
         self._lying = _Microbatches(self._shared_out) if stack is None else Stacks(self.layout, mesh, self._shared_out)
         self._shares = shares_of(self.layout.named, shared, mesh.shape.get(EXPERT, 1))
         self._example = example
-        self._gradient = gradient_of(recipe, self.layout)
-        self._blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
+        self._gradient = self._multiplying(gradient_of(recipe, self.layout))
+        blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
+        self._blank = blank and self._multiplying(blank)
         self._programs = self._compiled()
+
+    def _multiplying(self, of: Exact) -> Exact:
+        return replace(of, products=self.products)
+
+    def _compile(self, lowered: jax.stages.Lowered) -> Program:
+        return lowered.compile()
 
     def _compiled(self) -> dict[str, Program]:
         recipe, layout, devices = self.recipe, self.layout, self.devices
         whole, axes = NamedSharding(self.mesh, P()), self.mesh.axis_names
         lying = [NamedSharding(self.mesh, share) for share in self._shares]
         by_matrix = jax.tree.unflatten(jax.tree.structure(layout.named), lying)
-        update = update_of(recipe, layout)
+        update = self._multiplying(update_of(recipe, layout))
 
         def gradient_by(of: Exact) -> Any:
             def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
@@ -91,7 +101,9 @@ class ExactStep(Step):
             number = jax.lax.axis_index(axes).astype(jnp.uint32)
             own = [[_flat(x[0]) for x in leaves] for leaves in (params, moments, grads)]
             kept, loss, norm = update(z, *own, *scalars)
-            named = zip(kept, (*layout.param_names, *layout.moment_names), (*layout.params, *layout.moments), strict=True)
+            named = zip(
+                kept, (*layout.param_names, *layout.moment_names), (*layout.params, *layout.moments), strict=True
+            )
             prints = jnp.stack([slice_print(x, like.shape, number, layout.leads.get(n, 1)) for x, n, like in named])
             rows = tuple(x.reshape(like.shape) for x, like in zip(kept, (*params, *moments), strict=True))
             return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, axes), loss, norm
@@ -104,7 +116,10 @@ class ExactStep(Step):
             return tuple(jax.ShapeDtypeStruct((devices, *layout.shapes[name]), x.dtype) for name, x in named)
 
         z = scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=whole)
-        params, moments = split(pieces(layout.param_names, layout.params)), split(pieces(layout.moment_names, layout.moments))
+        params, moments = (
+            split(pieces(layout.param_names, layout.params)),
+            split(pieces(layout.moment_names, layout.moments)),
+        )
         batch = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch) for x in _batch(recipe)]
         each, same = self.by_slice.spec, P()
         shared = jax.shard_map(
@@ -120,7 +135,7 @@ class ExactStep(Step):
             keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
             coming = {
                 name: compilers.submit(
-                    jax.jit(gradient_by(of), out_shardings=out).lower(z, params, *batch, *keys).compile
+                    self._compile, jax.jit(gradient_by(of), out_shardings=out).lower(z, params, *batch, *keys)
                 )
                 for name, of in (("gradient", self._gradient), ("blank", self._blank))
                 if of is not None
@@ -128,7 +143,7 @@ class ExactStep(Step):
             by_slice = jax.jit(shared, donate_argnums=(1, 2))
             after = by_slice if recipe.optimizer.elementwise else self._of_whole_tensors(update)
             last = after.lower(z, params, moments, params, scalar, scalar, scalar)
-            coming["update"] = compilers.submit(last.compile)
+            coming["update"] = compilers.submit(self._compile, last)
             programs = {name: program.result() for name, program in coming.items()}
         give_back_memory()
         return programs

@@ -6,15 +6,18 @@ same recipe: that with the shards of the larger.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args, get_type_hints
 
 from marin.errors import UsageError
 from marin.plugins.scale.chips import chip_of, count_of
+from marin.process.arithmetic import check_devices
 from marin.recipe.arithmetic import Arithmetic
 from marin.recipe.composition import compose
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Execution, Recipe
 
+PROFILES = ("tpu", "exact")
+"""Those that are compiled for TPUs."""
 LEAST_SHARDS = 8
 """Logical shards of a recipe that names none, on a slice of fewer chips: as many as conf/profile/tpu.yaml has."""
 MOST_SHARDS = max(get_args(get_type_hints(Arithmetic)["logical_shards"]))
@@ -27,7 +30,7 @@ WITHOUT_KERNEL = ("arithmetic.attention=null", "arithmetic.attention_block=null"
 def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Recipe, list[str]]:
     """The recipe of ``overrides`` for slices of one kind, and the overrides that were added: one logical shard for each chip
     of the largest slice (at least :data:`LEAST_SHARDS`), one microbatch for each shard, profile tpu, the slice's kind of
-    device, and no splash kernel where sequences have no whole blocks.
+    device, and no splash kernel where sequences have no whole blocks. Under profile exact: one sequence for each chip.
 
     Raises:
         UsageError: no such slice, slices of two kinds, another profile or kind of device, no such recipe, or logical
@@ -44,14 +47,17 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
                 cure="programs are compared within a kind: each kind has its own",
             )
     named = dict(text.lstrip("+").partition("=")[::2] for text in overrides)
-    if named.get("profile", "tpu") != "tpu":
+    profile = named.get("profile", "tpu")
+    if profile not in (PROFILES if len(topologies) == 1 else PROFILES[:1]):
         raise UsageError(
-            "only the profile of TPUs is compiled for TPUs",
+            "not a profile that is compiled for TPUs",
             where="profile",
-            expected="tpu",
-            found=named["profile"],
+            expected=" or ".join(PROFILES) if len(topologies) == 1 else "tpu with --against",
+            found=profile,
             cure="say profile=tpu, or nothing",
         )
+    if profile == "exact":
+        return _exact(overrides, named, topologies[0])
     shards = _count(
         named.get("arithmetic.logical_shards"), min(MOST_SHARDS, max(LEAST_SHARDS, *map(count_of, topologies)))
     )
@@ -73,6 +79,17 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     if recipe.model.seq_len % BLOCK:
         return recipe, [*said, *plain]
     return (compose([*overrides, *said]).recipe if plain else recipe), said
+
+
+def _exact(overrides: Sequence[str], named: Mapping[str, str], topology: str) -> tuple[Recipe, list[str]]:
+    """The same under profile exact, whose one microbatch has a sequence for each chip where nothing else is said."""
+    chips = count_of(topology)
+    batch = _count(named.get("trainer.batch_size"), chips)
+    assumed = {"trainer.batch_size": str(chips), "arithmetic.microbatch_size": str(batch)}
+    said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
+    recipe = compose([*overrides, *said]).recipe
+    check_devices(recipe, Execution(devices=chips))
+    return recipe, said
 
 
 def _check_shards(recipe: Recipe, topologies: Sequence[str]) -> None:

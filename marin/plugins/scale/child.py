@@ -24,7 +24,7 @@ from ledger import StorageFailed
 from marin.plugins.scale.chips import bounds_of
 from marin.plugins.scale.hlo import Program
 from marin.plugins.scale.layered import LayeredStep
-from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
+from marin.plugins.scale.question import PRODUCTS, Moved, ProgramAnswer, Question, SlicePrograms
 from marin.plugins.scale.stock import lowered
 from marin.process.files import write_whole
 from marin.recipe.schema import Recipe, from_plain
@@ -36,7 +36,7 @@ _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-READING = 2
+READING = 3
 """Which reading of a program an answer that is kept is of."""
 
 
@@ -94,6 +94,14 @@ class _AheadShards(TrainStep):
         return self.kept.compiled(lowered)
 
 
+class _AheadExactly:
+    kept: AnswerCache
+    moves: bool
+
+    def _compile(self, lowered: Any) -> Any:
+        return self.kept.compiled(lowered)
+
+
 def read(compiled: Any) -> ProgramAnswer:
     """What a compiled program is."""
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
@@ -130,6 +138,10 @@ def beside(one: ProgramAnswer, lying: int) -> ProgramAnswer:
 def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     """The recipe's step, its programs compiled for these devices."""
     kind: Any = _AheadLayers if recipe.arithmetic.gather == "layer" else _AheadShards
+    if recipe.arithmetic.profile == "exact":
+        from marin.plugins.exact.step import ExactStep
+
+        kind = type("_AheadExact", (_AheadExactly, ExactStep), {"products": PRODUCTS})
     kind.kept, kind.moves = AnswerCache(question), question.moves
     step: Step = kind(recipe, mesh_over(devices), state_like(recipe, question.vocabulary))
     return step

@@ -35,7 +35,8 @@ def compile(options: CompileOptions) -> None:
     """Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.
 
     The programs are those of `marin train`. Where the recipe does not name them, there is one logical shard for each chip
-    (eight at least), one microbatch for each shard, and the kind of device is that of the slice. What was compiled once is kept.
+    (eight at least), one microbatch for each shard, and the kind of device is that of the slice; under profile=exact, one
+    sequence for each chip. What was compiled once is kept.
 
     Exit status: 0 when it fits (and with --against computes by the same programs), 1 when not.
 
@@ -43,6 +44,7 @@ def compile(options: CompileOptions) -> None:
     Examples:
       marin compile model=llama-135m profile=tpu --topology v5e:2x4
       marin compile model=llama-8b profile=tpu --topology v5p:4x4x8 --against v5p:2x2x2 --stock --json
+      marin compile model=qwen3-30b-a3b profile=exact arithmetic.gather=layer --topology v5p:4x4x8
     """
     from marin.plugins.scale.assumed import recipe_for
     from marin.plugins.scale.compiled import differing, forecast

@@ -10,6 +10,8 @@ What is counted, and what is assumed:
 - movement: bytes that a collective brings to a chip, over the links of the axes of the torus that it goes along. In an
   all-to-all a word passes as many chips as lie between two on average, a quarter of each side; in a sum that is gathered
   again it comes twice;
+- under profile ``exact`` the way of multiplying is :data:`marin.plugins.scale.question.PRODUCTS`; numbers of 64 bits are what
+  libtpu makes of them, two words of 32, and whether a TPU gives the known answers so nobody has tried;
 - nothing overlaps: movement comes after computing, in ours and in the stock step beside it;
 - FLOPs and utilisation: those of the model (forward and backward, without what is computed again), against the bfloat16
   peak.
@@ -60,12 +62,14 @@ KERNELS = 0.4
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a train step is on a slice. ``flops``: of the model, in a train step. Memory is in bytes, time in seconds."""
+    """What a train step is on a slice. ``flops``: of the model, in a train step. Memory is in bytes, time in seconds.
+    ``by_layer``: whether layers are gathered one by one."""
 
     topology: str
     chip: Chip
     answer: SlicePrograms
     flops: float
+    by_layer: bool
 
     def hbm(self, program: ProgramAnswer) -> int:
         """Bytes on a chip while a program runs."""
@@ -125,7 +129,7 @@ class Forecast:
         )
         if answer.between:
             said.append(f"half of arithmetic.microbatch_size: {human_size(answer.between // 2)} less between layers")
-        if "layer" not in {one.name for one in answer.programs}:
+        if not self.by_layer:
             said.append("arithmetic.gather=layer: no chip then holds all parameters")
         return said
 
@@ -180,7 +184,8 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = Fa
         Question(recorded(recipe), topology, vocabulary, stock, kept, moves), recipe.arithmetic.matmul_precision
     )
     tokens = recipe.trainer.batch_size * recipe.model.seq_len
-    return Forecast(topology, chip, answer, 3 * flops_per_token(recipe.model, vocabulary) * tokens)
+    flops = 3 * flops_per_token(recipe.model, vocabulary) * tokens
+    return Forecast(topology, chip, answer, flops, recipe.arithmetic.gather == "layer")
 
 
 def check_libtpu() -> None:

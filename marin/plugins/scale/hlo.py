@@ -30,7 +30,9 @@ _PLACEMENT = tuple(
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _LOOP = re.compile(r" while\(.*condition=%([\w.\-]+), body=%([\w.\-]+)")
-_LIMIT = re.compile(r"^s32\[\]\S* constant\((\d+)\)")
+_LIMIT = re.compile(
+    r"^[su]32\[\]\S* constant\((\d+)\)"
+)  # a counter of 64 bits is two words, of which the lower has no sign
 _CALLS = re.compile(r"calls=%([\w.\-]+)")
 _COLLECTIVE = re.compile(r" (all-gather|all-to-all|all-reduce|reduce-scatter|collective-permute)(-start)?\(")
 _SPLASH = re.compile(r"splash_m[qh]a_(fwd|dq|dkv)")

@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+PRODUCTS = "bfloat16"
+"""How a step of profile ``exact`` multiplies on a TPU, which has no numbers of 64 bits: by parts of bytes, added up in 32."""
+
 
 class Question(msgspec.Struct, frozen=True):
     """``recipe``: as a ledger records it; ``topology``: a slice (``v5p:4x4x8``); ``vocabulary``: tokens. ``stock``: compile the

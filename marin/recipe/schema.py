@@ -625,7 +625,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
         (
             "arithmetic.gather",
             arithmetic.gather,
-            f"null with optimizer={recipe.optimizer.name}, which looks across whole tensors",
+            f"optimizer=adamw or lion: {recipe.optimizer.name} looks across whole tensors",
             recipe.optimizer.elementwise,
         ),
         ("lora", recipe.lora, "gather=null and another profile than exact", not by_layer and not exact),

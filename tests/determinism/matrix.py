@@ -260,6 +260,13 @@ def experts_apart(devices: int, apart: int, processes: int) -> Row:
     return replace(shaped, name=f"{shaped.name}, experts over {apart} where there are some", own=own)
 
 
+def by_layer(devices: int, processes: int) -> Row:
+    """A row in which no device has all layers, but where an optimizer looks across whole tensors."""
+    shaped = shape(devices, processes)
+    own = {name: {"gather": "layer"} for name in GROUPS if name.endswith((" adamw exact", " lion exact"))}
+    return replace(shaped, name=f"{shaped.name}, layer by layer under AdamW and Lion", own=own)
+
+
 EXACT_ROWS = (
     *ROWS[: -len(EMULATED)],
     *(freely(f"without the pass {name}", XLA_FLAGS=f"--xla_disable_hlo_passes={name}") for name in PASSES),
@@ -272,6 +279,7 @@ EXACT_ROWS = (
     ),
     freely("split for one thread", NPROC="1"),
     *(experts_apart(devices, apart, processes) for devices, apart, processes in ((2, 2, 1), (8, 4, 1), (4, 4, 2))),
+    *(by_layer(devices, processes) for devices, processes in ((4, 1), (8, 1), (8, 2))),
     *(
         Row(f"{devices} devices, tensor parallel 2", devices=devices, case={"devices": devices, "tensor": 2})
         for devices in (2, 8)

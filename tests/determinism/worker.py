@@ -109,7 +109,13 @@ def _arithmetic(case: Case) -> Any:
 
     if case.profile == "exact":
         return Arithmetic(
-            profile="exact", logical_shards=1, microbatch_size=case.batch, reduction="integer", isa="any", xla_flags=()
+            profile="exact",
+            logical_shards=1,
+            microbatch_size=case.batch,
+            reduction="integer",
+            isa="any",
+            xla_flags=(),
+            gather=case.gather,  # type: ignore[arg-type]
         )
     return Arithmetic(
         logical_shards=case.shards,

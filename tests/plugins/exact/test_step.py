@@ -17,7 +17,9 @@ from ledger import LedgerError
 from marin.errors import UsageError
 from marin.plugins.exact import reference
 from marin.plugins.exact.step import ExactStep, gradient_of, shares_of, update_of
-from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, from_plain, plain
+from marin.process.arithmetic import check_devices
+from marin.recipe.form.optimizer import completed
+from marin.recipe.schema import Arithmetic, Execution, Optimizer, Recipe, check, digest, from_plain, plain
 from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
 from marin.training.optimizers.rule import optimizer
@@ -265,6 +267,64 @@ for recipe in (whole, pieces):
     for moved in ("(?:all-gather|all-reduce|collective-permute)", "all-to-all"):
         print(len(re.findall(f" {moved}\\\\(", program)))
 """
+
+
+BY_LAYER = """
+import math, re, sys
+sys.path.insert(0, sys.argv[1])
+import worker
+from msgspec.structs import replace
+from marin.training.initial import initial_state
+from marin.training.loop import step_of
+from marin.training.state import manifest_of
+from marin.training.step.contract import mesh_of
+
+def trained(gather):
+    recipe = worker.recipe_of(case)
+    recipe = replace(recipe, arithmetic=replace(recipe.arithmetic, microbatch_size=4, gather=gather))
+    first = initial_state(recipe, worker.VOCABULARY)
+    step = step_of(recipe, mesh_of(2), first)
+    tokens, weights = worker.batch_of(case, 0)
+    state, outcome = step.run(step.place(first), step.batch(tokens), step.batch(weights))
+    bits = outcome.loss.tobytes() + outcome.grad_norm.tobytes() + outcome.fingerprint.tobytes()
+    program = step.named["gradient"]
+    whole = {x.size for name, x in zip(step.layout.param_names, step.layout.params) if "/stacked/" in name and x.ndim > 2}
+    gathered = re.findall(r"= f32\\[([\\d,]+)\\]\\S* all-gather", program.as_text())
+    stacks = [sizes for sizes in gathered if math.prod(map(int, sizes.split(","))) in whole]
+    digest = manifest_of(step.collect(state)).digest
+    return bits, digest, dict(step.program()), len(stacks), program.memory_analysis().temp_size_in_bytes
+
+for fields in ({}, {"architecture": "mixtral", "experts": 4}, {"architecture": "gpt2"}):
+    case = worker.Case("layers", profile="exact", hidden=32, layers=5, length=16, batch=8, steps=1, **fields)
+    (*whole, stacks, held), (*layered, pieces, less) = trained(None), trained("layer")
+    print(float(whole == layered), stacks, pieces, less / held)
+"""
+
+
+@pytest.mark.determinism
+def test_no_device_need_have_all_layers(on_two_devices: Callable[[str], list[float]]) -> None:
+    """Loss, norm, every fingerprint, the state and the programs' digests are those of a step in which each device has all; no
+    stack of layers is gathered at once."""
+    found = on_two_devices(BY_LAYER)
+    assert len(found) == 12
+    for equal, stacks, pieces, memory in zip(*(found[place::4] for place in range(4)), strict=True):
+        assert equal == 1 and stacks > 0 and pieces == 0 and memory < 1
+
+
+@pytest.mark.parametrize(
+    ("option", "field"), [("--tensor-parallel", "tensor_parallel"), ("--expert-parallel", "expert_parallel")]
+)
+def test_layers_that_lie_over_all_devices_are_not_shared_out_once_more(recipe: Recipe, option: str, field: str) -> None:
+    layered = msgspec.structs.replace(recipe, arithmetic=msgspec.structs.replace(EXACT, gather="layer"))
+    with pytest.raises(UsageError, match=rf"{option}: expected 1 with arithmetic\.gather=layer"):
+        check_devices(layered, Execution(devices=2, **{field: 2}))
+
+
+def test_an_optimizer_that_looks_across_tensors_has_them_whole(recipe: Recipe) -> None:
+    muon = msgspec.structs.replace(recipe, optimizer=completed(Optimizer(name="muon")))
+    check(muon, where="recipe")
+    with pytest.raises(UsageError, match=r"arithmetic\.gather: expected .* muon looks across whole tensors"):
+        check(msgspec.structs.replace(muon, arithmetic=msgspec.structs.replace(EXACT, gather="layer")), where="recipe")
 
 
 @pytest.mark.determinism

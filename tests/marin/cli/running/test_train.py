@@ -81,7 +81,12 @@ MIXTURES = [
     ([*SPARSE, "--devices", "8", "--expert-parallel", "8"], "--expert-parallel: expected a divisor of"),
     ([*SPARSE, "--devices", "4", "--expert-parallel", "3"], "--expert-parallel: expected a divisor of"),
     ([*EXACT, "--devices", "2", "--expert-parallel", "2"], "--expert-parallel: expected"),
-    ([*SPARSE, "arithmetic.gather=layer"], "arithmetic.gather: expected"),
+    ([*SPARSE, "optimizer=muon", "arithmetic.gather=layer"], "arithmetic.gather: expected"),
+    ([*EXACT, "arithmetic.gather=layer", "arithmetic.loss_block=16"], "arithmetic.loss_block: expected"),
+    (
+        [*EXACT, "arithmetic.gather=layer", "--devices", "2", "--tensor-parallel", "2"],
+        "--tensor-parallel: expected 1 with arithmetic.gather=layer",
+    ),
 ]
 
 

@@ -41,7 +41,8 @@ def axis_over(shape: tuple[int, ...], devices: int) -> int | None:
 
 @dataclass(frozen=True)
 class Stacks(Lying):
-    """Of one layout on one mesh. ``batch``: how what is no stack lies where a loop goes through it."""
+    """Of one layout on one mesh, which has stacks where its layers are cut one by one. ``batch``: how all else lies where a loop
+    goes through it."""
 
     layout: Layout
     mesh: Mesh

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
-from marin.plugins.exact.compiled import Exact, Lying, exact
+from marin.plugins.exact.compiled import Exact, exact
 from marin.plugins.exact.devices import check_batch, check_shares
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.integers import Products
@@ -66,7 +66,7 @@ class ExactStep(Step):
         check_batch(recipe, devices, shared)
         stack = stack_of([name for name, _ in leaves(example)]) if recipe.arithmetic.gather == "layer" else None
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices, stack))
-        self._lying = _Microbatches(self._shared_out) if stack is None else Stacks(self.layout, mesh, self._shared_out)
+        self._stacks = Stacks(self.layout, mesh, self._shared_out)
         self._shares = shares_of(self.layout.named, shared, mesh.shape.get(EXPERT, 1))
         self._example = example
         self._gradient = self._multiplying(gradient_of(recipe, self.layout))
@@ -92,7 +92,7 @@ class ExactStep(Step):
                 gathered = self._gathered(rows)
                 if {TENSOR, EXPERT} & {*self.mesh.axis_names}:
                     gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
-                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._lying)
+                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._stacks)
                 return self._left(grads), *scalars
 
             return gradient
@@ -152,8 +152,8 @@ class ExactStep(Step):
         """The model's tree from the slices of its parameters: whole on each device, but for stacks that lie over them."""
         layout, everywhere = self.layout, NamedSharding(self.mesh, P())
         arrays = [
-            self._lying.whole(x, like.shape)
-            if isinstance(self._lying, Stacks) and name in layout.leads
+            self._stacks.whole(x, like.shape)
+            if name in layout.leads
             else whole(jax.lax.with_sharding_constraint(x, everywhere), like.shape)
             for x, name, like in zip(rows, layout.param_names, layout.params, strict=True)
         ]
@@ -163,8 +163,8 @@ class ExactStep(Step):
         """The slices of a gradient."""
         layout = self.layout
         return tuple(
-            self._lying.slices(name, grad)
-            if isinstance(self._lying, Stacks) and name in layout.leads
+            self._stacks.slices(name, grad)
+            if name in layout.leads
             else layout.rows(grad).reshape(self.devices, *layout.shapes[name])
             for name, grad in zip(layout.param_names, grads, strict=True)
         )
@@ -278,14 +278,6 @@ def shares_of(parameters: Any, shared: int, experts: int = 1) -> list[P]:
         return P(*(EXPERT if matrices and name == EXPERTS else mapping.get(name) for name in own))
 
     return [lying(x.axes) for x in named]
-
-
-@dataclass(frozen=True)
-class _Microbatches(Lying):
-    shared_out: Callable[[jax.Array], jax.Array]
-
-    def rows(self, x: jax.Array) -> jax.Array:
-        return self.shared_out(x)
 
 
 def _flat(x: jax.Array) -> jax.Array:

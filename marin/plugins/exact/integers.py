@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from marin.errors import UsageError
 from marin.plugins.exact.functions import power_of_two
 from marin.plugins.exact.guarded import Guarded
 from marin.provenance.processor import processor
@@ -35,7 +34,8 @@ FACTOR_FLOOR, ADDEND_FLOOR = -45, -90
 ADDEND_BITS, ROOM = 30, 52
 """Bits of an addend below the row's largest one; bits that a whole sum may have."""
 INT8_LONGEST, BFLOAT16_BLOCK = 2**16, 2**10
-"""How many products of two bytes int32 can add (twice as many, for the two middle products are added there too), and float32."""
+"""How many products of two bytes int32 can add (twice as many, for the two middle products are added there too), and float32.
+More are added in 64 bits, block by block."""
 WORTH_BYTES = 256
 """Products in a sum from which on a processor that multiplies bytes is faster with them than with float64; where batches
 are multiplied one by one it is not."""
@@ -120,11 +120,7 @@ def contraction(
 ) -> jax.Array:
     """The contraction of ``left`` and ``right``: [batch..., left's free axes, right's free axes]. ``numbers`` as
     ``lax.dot_general`` takes them: ((summed, summed), (batch, batch)). ``width`` and ``words``: of both factors, as
-    :func:`factors` takes them.
-
-    Raises:
-        UsageError: it is too long for the way ``products``.
-    """
+    :func:`factors` takes them."""
     ((left_summed, right_summed), (left_batch, right_batch)) = numbers
     a, a_back = factors(to, left, left_summed, width, words[0])
     b, b_back = factors(to, right, right_summed, width, words[1])
@@ -191,14 +187,6 @@ def _ends_with(x: jax.Array, summed: Sequence[int]) -> bool:
 
 
 def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
-    if count > INT8_LONGEST:
-        raise UsageError(
-            "a contraction is too long for products of bytes",
-            where="profile exact",
-            expected=f"at most {INT8_LONGEST} products in a sum",
-            found=str(count),
-            cure="multiply in float64",
-        )
     sides = _sides(a, b, numbers)
     # XLA's fast products of bytes sum over the last axis of the left factor and the first of the right one. What it has
     # to turn itself it multiplies slowly, in 32 bits; so factors are turned here, as their parts are put together. The
@@ -208,12 +196,16 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     turned = not natural[0] and (natural[1] or a.size > b.size)
     left, right = (sides[1], sides[0]) if turned else sides
     lead = len(sides[0][2])
-    axes = tuple(range(lead))
+    axes, blocks = tuple(range(lead)), -(-count // INT8_LONGEST)
     x = [part.astype(jnp.int8) for part in _bytes(_arranged(*left, last=True))]
     y = [part.astype(jnp.int8) for part in _bytes(_arranged(*right, last=False))]
 
     def product(x: jax.Array, y: jax.Array) -> jax.Array:
-        return lax.dot_general(x, y, (((lead + 1,), (lead,)), (axes, axes)), preferred_element_type=W)
+        if blocks == 1:
+            return lax.dot_general(x, y, (((lead + 1,), (lead,)), (axes, axes)), preferred_element_type=W)
+        x, y = (_in_blocks(z, axis, blocks) for z, axis in ((x, lead + 1), (y, lead)))
+        numbers = (((lead + 2,), (lead + 1,)), ((*axes, lead + 1), (*axes, lead)))
+        return jnp.sum(lax.dot_general(x, y, numbers, preferred_element_type=W), axis=lead, dtype=L)
 
     if any(natural):
         wide = jnp.concatenate(y, lead + 1)
@@ -225,6 +217,12 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     found = (high.astype(D) * 2.0**16 + middle * 2.0**8 + low.astype(D)).astype(F)
     found = lax.optimization_barrier(jnp.swapaxes(found, -1, -2) if turned else found)
     return _shaped(found, sides)
+
+
+def _in_blocks(x: jax.Array, axis: int, blocks: int) -> jax.Array:
+    """``axis`` as two: blocks and what is in one, the last filled with zeros."""
+    padding = [(0, -x.shape[axis] % blocks if one == axis else 0) for one in range(x.ndim)]
+    return jnp.pad(x, padding).reshape(*x.shape[:axis], blocks, -1, *x.shape[axis + 1 :])
 
 
 def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:

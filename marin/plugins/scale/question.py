@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-PRODUCTS = "bfloat16"
-"""How a step of profile ``exact`` multiplies on a TPU, which has no numbers of 64 bits: by parts of bytes, added up in 32."""
+PRODUCTS = "int8"
+"""How a step of profile ``exact`` multiplies on a TPU, which has no numbers of 64 bits: by bytes, added up in 32."""
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -269,6 +269,22 @@ def test_a_sum_of_bfloat16_may_be_longer_than_int32_holds(monkeypatch: pytest.Mo
     assert exact(lambda a, b: a @ b, a, b, products="bfloat16").jitted()(a, b) == count
 
 
+@pytest.mark.parametrize("shape", [(3, 2**16 + 5), (2, 2, 2**17 + 3), (3, 2**16)])
+@pytest.mark.parametrize("summed", ["ik,jk->ij", "ki,kj->ij"])
+def test_a_sum_of_bytes_may_be_longer_than_int32_holds(shape: tuple[int, ...], summed: str) -> None:
+    generator = np.random.default_rng(len(shape))
+    factors = [generator.normal(size=(*shape[:-2], rows, shape[-1])).astype(np.float32) for rows in (shape[-2], 5)]
+    if summed.startswith("k"):
+        factors = [np.swapaxes(x, -1, -2) for x in factors]
+    left, right, out = summed.replace("->", ",").split(",")
+
+    def product(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.einsum(f"...{left},...{right}->...{out}", a, b)
+
+    ways = [exact(product, *factors, products=way).jitted()(*factors) for way in ("int8", "float64")]
+    assert same(*[[found] for found in ways])
+
+
 def test_the_order_of_what_is_summed_cannot_matter() -> None:
     a, b, order = known.spread(3, 9, 64), known.numbers(4, 64, 7), np.random.default_rng(0).permutation(64)
     a = np.where(np.isfinite(a), a, np.float32(1e30)).astype(np.float32)

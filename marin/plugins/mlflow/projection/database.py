@@ -1,8 +1,8 @@
 """MLflow's sqlite database of a projection: made by MLflow itself, then written by one connection of ours.
 
 MLflow's stores write one object at a time (a run 20 ms, a thousand metrics 60 ms), and draw ids and times that a
-rebuilt projection could not answer again. So MLflow makes the tables and checks their version, and the rows are written
-here, into the tables and columns that :data:`COLUMNS` names. What is there is compared with what is written whenever a
+rebuilt projection could not answer again. So MLflow makes the tables, once for this user, and the rows are written here,
+into the tables and columns that :data:`COLUMNS` names. What is there is compared with what is written whenever a
 database is opened, so another MLflow is refused before the first row instead of being given rows that it misreads.
 
 Durability is nobody's concern here, the ledger has it: sqlite runs with a write-ahead log and without fsync.
@@ -12,18 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import shutil
 import sqlite3
+import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import mlflow.store.model_registry.sqlalchemy_store as registry_module
 import mlflow.store.tracking.sqlalchemy_store as tracking_module
 from mlflow.exceptions import MlflowException
+from mlflow.store import db_migrations
 from sqlalchemy.exc import OperationalError
 
-from ledger import Locked
+from ledger import Locked, digest_bytes
 from marin.errors import MarinError
+from marin.process.cache import own_folder
 
 SCHEME = "marin"
 ARTIFACT_ROOT = f"{SCHEME}://mlflow"
@@ -78,10 +84,14 @@ def connect(folder: Path, *, created: int = 0) -> sqlite3.Connection:
     path = folder / "mlflow.db"
     new = not path.exists() or path.stat().st_size == 0
     with explained(folder):
-        if not new:
-            _check_pages(path)
-        dispose(folder)
-        make_tables(folder)
+        if not path.exists():  # MLflow's engine, which connects to be dropped, leaves an empty one
+            _begin(folder)
+            dispose(folder)
+        else:
+            if not new:
+                _check_pages(path)
+            dispose(folder)
+            make_tables(folder)
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=WAL", "synchronous=OFF", "cache_size=-65536", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {setting}")
@@ -93,6 +103,27 @@ def connect(folder: Path, *, created: int = 0) -> sqlite3.Connection:
                 (created, created),
             )
     return connection
+
+
+def _begin(folder: Path) -> None:
+    """A new database: a copy of an empty one that this MLflow once made, whose migrations take two seconds. It lies in the cache,
+    where nobody else writes, by the names of its migrations; one that is damaged is made again."""
+    migrations = sorted(path.name for path in Path(db_migrations.__file__).parent.glob("versions/*.py"))
+    kept = own_folder("mlflow") / f"{mlflow.__version__}-{digest_bytes(' '.join(migrations).encode())[-16:]}.db"
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        made = Path(beside) / "mlflow.db"
+        try:
+            shutil.copyfile(kept, made)
+            _check_pages(made)
+        except (OSError, sqlite3.DatabaseError):
+            made.unlink(missing_ok=True)
+            make_tables(made.parent)
+            dispose(made.parent)
+            with contextlib.suppress(OSError):
+                shutil.copyfile(made, made.with_name("kept"))
+                os.replace(made.with_name("kept"), kept)
+        with contextlib.suppress(FileExistsError):  # somebody else began it
+            os.link(made, folder / "mlflow.db")
 
 
 def make_tables(folder: Path) -> None:

@@ -120,10 +120,14 @@ def _begin(folder: Path) -> None:
             make_tables(made.parent)
             dispose(made.parent)
             with contextlib.suppress(OSError):
-                shutil.copyfile(made, made.with_name("kept"))
-                os.replace(made.with_name("kept"), kept)
-        with contextlib.suppress(FileExistsError):  # somebody else began it
+                shutil.copyfile(made, saved := kept.with_name(f"{kept.name}.{os.getpid()}"))
+                saved.replace(kept)
+        try:
             os.link(made, folder / "mlflow.db")
+        except FileExistsError:  # somebody else began it
+            pass
+        except OSError:  # no links here
+            made.replace(folder / "mlflow.db")
 
 
 def make_tables(folder: Path) -> None:

@@ -84,13 +84,12 @@ def connect(folder: Path, *, created: int = 0) -> sqlite3.Connection:
     path = folder / "mlflow.db"
     new = not path.exists() or path.stat().st_size == 0
     with explained(folder):
-        if not path.exists():  # MLflow's engine, which connects to be dropped, leaves an empty one
+        if begun := not path.exists():  # before MLflow's engine is, which leaves an empty file
             _begin(folder)
-            dispose(folder)
-        else:
-            if not new:
-                _check_pages(path)
-            dispose(folder)
+        elif not new:
+            _check_pages(path)
+        dispose(folder)
+        if not begun:
             make_tables(folder)
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=WAL", "synchronous=OFF", "cache_size=-65536", "temp_store=MEMORY"):
@@ -98,10 +97,8 @@ def connect(folder: Path, *, created: int = 0) -> sqlite3.Connection:
         _check_columns(connection, path)
         connection.execute(SHELF)
         if new:
-            connection.execute(
-                "UPDATE experiments SET creation_time = ?, last_update_time = ? WHERE experiment_id = 0",
-                (created, created),
-            )
+            times = "UPDATE experiments SET creation_time = ?1, last_update_time = ?1 WHERE experiment_id = 0"
+            connection.execute(times, (created,))
     return connection
 
 
@@ -122,18 +119,20 @@ def _begin(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 shutil.copyfile(made, saved := kept.with_name(f"{kept.name}.{os.getpid()}"))
                 saved.replace(kept)
-        try:
-            os.link(made, folder / "mlflow.db")
-        except FileExistsError:  # somebody else began it
-            pass
-        except OSError:  # no links here
+        if not (folder / "mlflow.db").exists():  # nobody else began it
             made.replace(folder / "mlflow.db")
 
 
 def make_tables(folder: Path) -> None:
     """Have MLflow make its tables, or check that those that are there are of its own version."""
-    with _quiet("mlflow.store.db.utils", "alembic"):
+    levels = {name: logging.getLogger(name).level for name in ("mlflow.store.db.utils", "alembic")}
+    try:
+        for name in levels:
+            logging.getLogger(name).setLevel(logging.WARNING)
         tracking_module.SqlAlchemyStore(database_uri(folder), ARTIFACT_ROOT)
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def dispose(folder: Path) -> None:
@@ -184,18 +183,6 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
                 found=", ".join(known) or "no such table",
                 cure="install the version of MLflow that requirements.lock pins",
             )
-
-
-@contextlib.contextmanager
-def _quiet(*names: str) -> Iterator[None]:
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 @contextlib.contextmanager

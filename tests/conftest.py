@@ -23,6 +23,7 @@ from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from chromium import chromium, skip_without
 from drawn import draw, pytest_configure, pytest_report_header, tenth
 from forked import pytest_collection, pytest_runtestloop
+from hashed_once import hash_code_once
 from logs import own_logging
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache, use_own_state
@@ -70,6 +71,7 @@ hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()
 use_own_state()
+hash_code_once()
 
 
 _PLUGIN = re.compile(r"(?:marin|tests)[./]plugins[./]([a-z]+)")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sessions import new_cache
 
 from ledger import Draft, Log, PosixStorage
 from marin.cli.main import run
@@ -159,7 +160,7 @@ def test_malformed_events_touch_their_own_run_and_nothing_else(
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "another.key"))
     monkeypatch.setenv("MARIN_ROOT", str(root))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("MARIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MARIN_CACHE", str(new_cache(tmp_path / "cache")))
     monkeypatch.chdir(tmp_path)
     for command in (
         ["ls"],

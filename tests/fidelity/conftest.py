@@ -39,10 +39,8 @@ class Row:
     detail: str = ""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.fidelity)
+def pytest_itemcollected(item: pytest.Item) -> None:  # of this folder alone, and so is a conftest's hook
+    item.add_marker(pytest.mark.fidelity)
 
 
 @pytest.fixture

@@ -40,10 +40,8 @@ def pytest_configure(config):
     config.judged = {}
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in Path(item.path).parents:
-            item.add_marker(pytest.mark.foreign)
+def pytest_itemcollected(item):  # of this folder alone, and so is a conftest's hook
+    item.add_marker(pytest.mark.foreign)
 
 
 @pytest.hookimpl(wrapper=True)

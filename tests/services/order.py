@@ -5,6 +5,7 @@ Whole files are handed out by forked.py beside this one: these in this order, th
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,19 @@ LONGEST = (
 EARLY = {TESTS / name: place for place, name in enumerate(LONGEST)}
 
 
+@cache
+def _turn(path: Path) -> tuple[int, bool]:
+    """By what files are sorted; once a file, for paths are slow and tests many."""
+    return EARLY.get(path, len(EARLY)), not path.is_relative_to(TESTS / "e2e")
+
+
 def begins_early(path: Path) -> bool:
     """Whether this file is one of ``LONGEST``, or of whole pipelines."""
-    return TESTS / "e2e" in path.parents or path in EARLY
+    return _turn(path) != (len(EARLY), True)
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Reorder in place; tests of one file stay together and in order."""
     if missing := [str(path) for path in EARLY if not path.exists() and path.parent.name not in absent()]:
         raise pytest.UsageError(f"tests/services/order.py names files that are no more: {', '.join(missing)}")
-    items.sort(key=lambda item: (EARLY.get(item.path, len(EARLY)), TESTS / "e2e" not in item.path.parents))
+    items.sort(key=lambda item: _turn(item.path))

@@ -59,10 +59,10 @@ def made_meanwhile(factory: pytest.TempPathFactory, name: str, make: Callable[[P
 
 
 def new_cache(folder: Path) -> Path:
-    """A cache folder of a test's own. Compiled programs, and answers of train steps, alone are the user's: they are kept by all
-    that decides them."""
+    """A cache folder of a test's own. Compiled programs, answers of train steps and MLflow's empty database alone are the user's:
+    they are kept by all that decides them."""
     folder.mkdir(mode=0o700, parents=True)
-    for name in ("xla", "answers"):
+    for name in ("xla", "answers", "mlflow"):
         shared = cache_folder() / name
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).symlink_to(shared.resolve())

@@ -136,7 +136,10 @@ collect_less_often()
 
 def what_computes() -> dict[str, str]:
     """Imported, under the contract of arithmetic, which is in force from now on; the variables that it set."""
+    from hashed_once import hash_code_once
+
     from marin.process import arithmetic, interpreter
+    from marin.provenance.code import code_folder, provenance
     from marin.recipe.schema import Arithmetic, Execution
 
     before = dict(os.environ)
@@ -153,6 +156,8 @@ def what_computes() -> dict[str, str]:
 
     for name in ("hydra", "hydra.core.override_parser.overrides_parser", "jaxlib.mlir.dialects.mhlo"):
         import_module(name)  # what commands and jax import later
+    hash_code_once()
+    provenance(code_folder())
     return contract
 
 

@@ -22,15 +22,7 @@ from ledger import LedgerError, Store, describe_tree
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import DataError, MissingEvidence
 from marin.history.runs import History, facts
-from marin.kinds.families.collection import (
-    COLLECTION_COMPLETED,
-    COLLECTION_SOURCE,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionShard,
-    CollectionSource,
-    CollectionStarted,
-)
+from marin.kinds.families import collection as kinds
 from marin.plugins.collections.build import BuildRequest, Prepared, prepare, source_of
 from marin.plugins.collections.making.description import DESCRIPTION, NOT_COMPARED, content
 from marin.plugins.collections.making.execute import executing
@@ -111,20 +103,22 @@ def replay(
     return Replayed(tuple(dict.fromkeys(wrong)), shelf.executed, shelf.taken, same, missing)
 
 
-def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, CollectionStarted]:
-    for completed in [fact.body for fact in facts(history, CollectionCompleted) if fact.body.artifact == artifact][-1:]:
-        for started in facts(history, CollectionStarted, identity=completed.identity):
+def _recorded(history: History, artifact: str) -> tuple[kinds.CollectionCompleted, kinds.CollectionStarted]:
+    for completed in [
+        fact.body for fact in facts(history, kinds.CollectionCompleted) if fact.body.artifact == artifact
+    ][-1:]:
+        for started in facts(history, kinds.CollectionStarted, identity=completed.identity):
             return completed, started.body
     raise MissingEvidence(
         "how a collection was made is not recorded in this log",
         where=artifact,
-        expected=f"{COLLECTION_STARTED} and {COLLECTION_COMPLETED}",
+        expected=f"{kinds.COLLECTION_STARTED} and {kinds.COLLECTION_COMPLETED}",
         found="none for this digest",
         cure="build it in this root: marin data build",
     )
 
 
-def _request(started: CollectionStarted) -> BuildRequest:
+def _request(started: kinds.CollectionStarted) -> BuildRequest:
     return BuildRequest(
         tuple(started.globs),
         settings_of(unplain(started.settings), where="settings of the collection"),
@@ -135,7 +129,7 @@ def _request(started: CollectionStarted) -> BuildRequest:
     )
 
 
-def _other_settings(collection: Collection, started: CollectionStarted) -> Iterator[str]:
+def _other_settings(collection: Collection, started: kinds.CollectionStarted) -> Iterator[str]:
     """Settings in which what was started and what the collection says of itself differ, by their names."""
     try:
         said = collection.description().get("settings")
@@ -157,7 +151,7 @@ def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:
         yield from _flat(item, f"{name}.{key}" if name else str(key))
 
 
-def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> list[str]:
+def _other_sources(store: Store, started: kinds.CollectionStarted, here: Prepared) -> list[str]:
     wrong = []
     for what, digest, items in (
         ("source", started.sources, [*content(here.found), *here.examples_content()]),
@@ -192,7 +186,7 @@ def _label(item: Mapping[str, Any]) -> str:
     return f"{item['role']} {item['name']}" if "role" in item else str(item["name"])
 
 
-def _other_counts(completed: CollectionCompleted, made: CollectionFolder) -> Iterator[str]:
+def _other_counts(completed: kinds.CollectionCompleted, made: CollectionFolder) -> Iterator[str]:
     for name, recorded, found in (
         ("documents read", completed.read, made.read),
         ("documents kept", completed.kept, made.kept),
@@ -341,12 +335,12 @@ class _Comparing:
 
     def read(self, origins: Sequence[tuple[LocatedSource, Mapping[str, Any]]]) -> None:
         """Compare what the sources say of themselves with what is recorded."""
-        sources = (fact.body for fact in facts(self.history, CollectionSource))
+        sources = (fact.body for fact in facts(self.history, kinds.CollectionSource))
         recorded = {body.name: body for body in sources if body.collection == self.identity}
         for found, said in origins:
             ours, theirs = source_of(self.identity, found, said), recorded.get(found.source.name)
             if theirs is None:
-                self.wrong.append(f"read: source {found.source.name}: no {COLLECTION_SOURCE} is recorded")
+                self.wrong.append(f"read: source {found.source.name}: no {kinds.COLLECTION_SOURCE} is recorded")
                 continue
             for what in ("digest", "size", "documents", "licences", "signals", "times"):
                 expected, told = getattr(ours, what), getattr(theirs, what)
@@ -368,8 +362,8 @@ class _Comparing:
         except LedgerError as error:
             return [f"{_at(shard)}: {error}"]
 
-    def _recorded(self, shard: Shard) -> CollectionShard | None:
-        found = [fact.body for fact in facts(self.history, CollectionShard, identity=shard.identity)]
+    def _recorded(self, shard: Shard) -> kinds.CollectionShard | None:
+        found = [fact.body for fact in facts(self.history, kinds.CollectionShard, identity=shard.identity)]
         return found[-1] if found else None
 
 

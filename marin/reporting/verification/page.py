@@ -17,14 +17,7 @@ from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, render
-from marin.reporting.verification.segments import (
-    Reproducer,
-    machine_of,
-    replayed_losses,
-    reproducers,
-    rows_of,
-    timeline,
-)
+from marin.reporting.verification import segments as parts
 from marin.reporting.verify_command import verify_command
 from marin.verify.derivation.claims import group_claims
 from marin.verify.verdict import Outcome, Report, worst
@@ -65,7 +58,7 @@ UNEXECUTED = (
 
 
 def page(
-    report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "", name: str = ""
+    report: Report, run: Run | None, reproducers: Sequence[parts.Reproducer] = (), preview: str = "", name: str = ""
 ) -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
     read, and the page says why. ``reproducers``: who executed segments of the run, where that is recorded.
@@ -81,7 +74,7 @@ def page(
         preview=_preview(report, run, preview, name),
         given=_circumstances(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,
-        found=replayed_losses(report, run) if run else {},
+        found=parts.replayed_losses(report, run) if run else {},
         cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdict(name)) for name in SHOWN],
         claims=group_claims(report.claims) if report.claims else [],
@@ -89,8 +82,8 @@ def page(
         chain=_chain(report, run) if run else None,
         steps=list(run.steps.items()) if run else [],
         curves=_curves(report, run) if run else None,
-        timeline=timeline(report, run, reproducers) if run else None,
-        segments=rows_of(report, run) if run else [],
+        timeline=parts.timeline(report, run, reproducers) if run else None,
+        segments=parts.rows_of(report, run) if run else [],
     ).decode()
 
 
@@ -141,10 +134,10 @@ def _circumstances(report: Report, run: Run) -> dict[str, str] | None:
     fact = next((fact for fact in run.verdicts if fact.index == report.event), None)
     if fact is None:
         return None
-    return {"by": fact.actor, "time": fact.time, "on": machine_of(fact.body)}
+    return {"by": fact.actor, "time": fact.time, "on": parts.machine_of(fact.body)}
 
 
-def _earlier(report: Report, run: Run, known: Sequence[Reproducer]) -> Reproducer | None:
+def _earlier(report: Report, run: Run, known: Sequence[parts.Reproducer]) -> parts.Reproducer | None:
     """The same reproducer, where segments were not executed because they were recorded as executed before."""
     given = _circumstances(report, run) if report.training.segments_taken else None
     return next((one for one in known if given is not None and one.name == given["by"]), None)
@@ -157,7 +150,7 @@ def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
         again = training.segments_replayed + training.segments_taken
         earlier = f", {training.segments_taken} of them earlier" if training.segments_taken else ""
         yield "segments made again", f"{again} of {training.segments_total}{earlier}"
-    if losses := replayed_losses(report, run):
+    if losses := parts.replayed_losses(report, run):
         yield "losses with the same bits", f"{_equal(losses, run)} of {len(losses)}"
     if "perplexity" in run.measured:
         yield "perplexity", f"{run.measured['perplexity']:.4g}"
@@ -231,7 +224,7 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
     recorded = run.losses
     if not recorded:
         return None
-    losses, again = replayed_losses(report, run), ""
+    losses, again = parts.replayed_losses(report, run), ""
     if (
         losses or not report.training.segments_replayed
     ):  # an event of a part tells how many segments, and not which losses
@@ -255,8 +248,8 @@ def write(html: Path, report: Report, run: Run | None, log: Root | None) -> None
         preview = image.name
     except ModuleNotFoundError:
         preview = ""
-    known: Sequence[Reproducer] = ()
+    known: Sequence[parts.Reproducer] = ()
     if run is not None and log is not None:
         with suppress(LedgerError):
-            known = reproducers(log, run)
+            known = parts.reproducers(log, run)
     html.write_text(page(report, run, known, preview), encoding="utf-8")

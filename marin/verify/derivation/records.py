@@ -29,48 +29,40 @@ from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, Continues, Output
 from marin.record.outputs import KINDS, by_content
 from marin.record.schemas import MALFORMED
+from marin.verify.derivation import record as kept
 from marin.verify.derivation.attempts import Standing, beside, disagreements, superseded
 from marin.verify.derivation.fields import unknown_fields
-from marin.verify.derivation.record import (
-    Contradiction,
-    RunRecord,
-    Stretch,
-    Unexplained,
-    misplaced_entries,
-    pinned_steps,
-    step_of,
-)
 
 
-def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
+def contradictions(record: kept.RunRecord, plan: Plan) -> list[kept.Contradiction]:
     """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
     if record.run.is_loop:
         of_loop = load_plugin("marin.judges", "loop", "a run of a loop of one's own")
-        return [*of_loop(record), *misplaced_entries(record)]
+        return [*of_loop(record), *kept.misplaced_entries(record)]
     try:
         recipe = record.run.recipe
     except LedgerError as error:
-        return [Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
+        return [kept.Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
     found = list(_beginnings(record))
     for stretch in record.stretches:
         looked = _RunPass(record, stretch, recipe, plan)
         found += [item for event in stretch.events for item in looked.at(event)]
-    return [*found, *disagreements(record), *misplaced_entries(record)]
+    return [*found, *disagreements(record), *kept.misplaced_entries(record)]
 
 
-def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
+def unexplained(record: kept.RunRecord, plan: Plan, *, until: Continues | None = None) -> list[kept.Unexplained]:
     """What the run's events say and nothing here derives: unknown types, steps, fields and measurements, and reports of a
     step that has no end: nothing says what it was made of, so nothing is executed for it. ``until``: where a later phase
     went on from this run. Its train steps are executed up to there, ended or not; but then nothing is that rests on an end.
     """
-    strays = [Unexplained(stray.index, str(stray)) for stray in record.strays if not stray.field]
+    strays = [kept.Unexplained(stray.index, str(stray)) for stray in record.strays if not stray.field]
     if record.run.is_loop:
         of_loop = [(item[0], what) for item in record.own.events for what in unknown_parts(item, _held(item))]
-        return [*(Unexplained(index, what) for index, what in of_loop), *strays]
+        return [*(kept.Unexplained(index, what) for index, what in of_loop), *strays]
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
     found = [
-        Unexplained(item[0], what)
+        kept.Unexplained(item[0], what)
         for stretch in record.stretches
         for item in stretch.events
         for what in (*_unexplained(item, known), *_without_end(item, record.run, left=left))
@@ -78,7 +70,9 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     return [
         *found,
         *(
-            Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
+            kept.Unexplained(
+                index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run"
+            )
             for index, event in record.outside
             if not beside(event)
         ),
@@ -86,16 +80,18 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     ]
 
 
-def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
+def _beginnings(record: kept.RunRecord) -> Iterator[kept.Contradiction]:
     """A run begins once, before everything else; one that is a phase says what it continues; and it cites what was
     registered before it."""
     for place, (index, event) in enumerate(record.own.events):
         if (event.type == type_of(kinds.RunStarted)) != (place == 0):
-            yield Contradiction(index, "type", "one beginning of a run, first in its stream", event.type)
+            yield kept.Contradiction(index, "type", "one beginning of a run, first in its stream", event.type)
     phase, link = record.run.recipe.phase, record.run.started.body.continues
     if (phase is None) != (link is None):
         what = "the run that it continues, for its recipe is a phase's" if phase is not None else "none: it is no phase"
-        yield Contradiction(record.run.started.index, "continues", what, "none" if link is None else f"run {link.run}")
+        yield kept.Contradiction(
+            record.run.started.index, "continues", what, "none" if link is None else f"run {link.run}"
+        )
     cited, started = record.run.started.body.experiment, record.run.started
     if not cited:
         return
@@ -106,7 +102,9 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
         and arms.registers(fact.body, record.run.recipe, started.body.pipeline)
         for fact in record.registrations
     ):
-        yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)
+        yield kept.Contradiction(
+            started.index, "experiment", "a registration before it that has its recipe and seed", cited
+        )
 
 
 def unknown_parts(item: Indexed, held: Held[Any] | None) -> Iterator[str]:
@@ -151,7 +149,7 @@ class _RunPass(Standing):
     """One pass over the events of one stretch, remembering what steps began with: what a kind gets to see
     (:class:`marin.kinds.kind.RunContext`)."""
 
-    def __init__(self, record: RunRecord, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
+    def __init__(self, record: kept.RunRecord, stretch: kept.Stretch, recipe: Recipe, plan: Plan) -> None:
         super().__init__(record.run)
         self.recipe, self.recipe_digest, self.recipe_plain = recipe, digest(recipe), plain(recipe)
         self.seeds, self.referred = seeds_of(recipe), record.referred
@@ -159,9 +157,9 @@ class _RunPass(Standing):
         self.events: Sequence[Indexed] = stretch.events
         self.begun: dict[str, Any] = {}
         self._plan, self._gone = plan, superseded(record.run, stretch)
-        self._pinned = pinned_steps(record.run) & set(DATA_STEPS)
+        self._pinned = kept.pinned_steps(record.run) & set(DATA_STEPS)
 
-    def at(self, item: Indexed) -> Iterator[Contradiction]:
+    def at(self, item: Indexed) -> Iterator[kept.Contradiction]:
         """What the next event does not agree with."""
         kind = own_kind(item[1].type)
         if kind is None:
@@ -177,8 +175,8 @@ class _RunPass(Standing):
             pairs.insert(0, ("run", self.stream, item[1].body["run"]))
         for name, expected, found in pairs:
             if expected is not None and expected != found:
-                step = step_of(item) if agrees is not None else ""
-                yield Contradiction(fact.index, name, *in_texts(expected, found), step)
+                step = kept.step_of(item) if agrees is not None else ""
+                yield kept.Contradiction(fact.index, name, *in_texts(expected, found), step)
 
     def output(self, step: str) -> Output | None:
         """The output of a step, if it has one."""

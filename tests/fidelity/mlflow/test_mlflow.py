@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -29,21 +27,10 @@ assert all((mlflow_integrations, mlflow_logging, mlflow_models, mlflow_text)), "
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Case], Any]]:
-    """Executes a case on one of the two stores, ``reference`` or ``marin``; MLflow makes its tables once."""
+    """Executes a case on one of the two stores, ``reference`` or ``marin``."""
     folder = tmp_path_factory.mktemp("mlflow")
-    database.make_tables(folder)
-    database.dispose(folder)
-    made = database.make_tables
-
-    def copied(target: Path) -> None:
-        path = target / "mlflow.db"
-        if not path.exists() or path.stat().st_size == 0:
-            shutil.copyfile(folder / "mlflow.db", path)
-        else:
-            made(target)
-
     (folder / "reference").mkdir()
-    copied(folder / "reference")
+    database.make_tables(folder / "reference")
     addresses = {"reference": database.database_uri(folder / "reference"), "marin": f"marin://{folder}/root"}
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,7 +40,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         patch.setenv("MARIN_KEY", str(folder / "key.pem"))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-        patch.setattr(database, "make_tables", copied)
         patch.chdir(folder)  # MLflow puts the artifacts of a sqlite store there
         root = create_root(str(folder / "root"), origin="example.org/fidelity")
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)

@@ -23,7 +23,7 @@ from marin.record import events
 from marin.record.root import LedgerHistory, Root
 from tests.marin.graph.conftest import Write
 
-COUNTED = Path(__file__).parents[2] / "services" / "execution_memory.py"
+COUNTED = Path(__file__).with_name("execution_memory.py")
 SMALL, LARGE = 300, 900
 BYTES_A_STEP = 80
 """Below this nothing is kept of a step: one digest alone has 112 bytes. What remains are the parts of paths that Python

@@ -343,6 +343,41 @@ def test_a_locked_database_is_named_and_left_alone(tmp_path: Path, log: Log, mon
     assert before["runs"].items() <= caught_up(folder, log)["runs"].items()
 
 
+def test_a_new_database_is_a_copy_of_one_that_mlflow_made_and_a_damaged_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MARIN_CACHE", str(tmp_path / "cache"))
+    by_mlflow, by_itself = list[Path](), tmp_path / "by itself"
+
+    def made(folder: Path) -> None:  # what MLflow makes takes two seconds
+        by_mlflow.append(folder)
+        shutil.copyfile(by_itself / "mlflow.db", folder / "mlflow.db")
+
+    def begun(name: str, begin: Callable[[Path], object]) -> list[object]:
+        (tmp_path / name).mkdir()
+        begin(tmp_path / name)
+        with contextlib.closing(sqlite3.connect(tmp_path / name / "mlflow.db")) as made:
+            return [
+                made.execute(query).fetchall()
+                for query in (
+                    "SELECT kept.name, part.name, part.type, part.'notnull', part.pk FROM sqlite_master AS kept,"
+                    " pragma_table_info(kept.name) AS part WHERE kept.name <> 'marin_shelf' ORDER BY 1, 2",
+                    "SELECT * FROM alembic_version",
+                    "SELECT experiment_id, name, artifact_location, lifecycle_stage, workspace FROM experiments",
+                )
+            ]
+
+    def connected(name: str) -> list[object]:
+        return begun(name, lambda folder: database_module.connect(folder).close())
+
+    expected = begun("by itself", database_module.make_tables)
+    monkeypatch.setattr(database_module, "make_tables", made)
+    assert connected("first") == connected("second") == expected and len(by_mlflow) == 1
+    (kept,) = (tmp_path / "cache" / "mlflow").iterdir()
+    kept.write_bytes(kept.read_bytes()[:50_000])
+    assert connected("third") == connected("fourth") == expected and len(by_mlflow) == 2
+
+
 def test_another_schema_of_mlflow_is_refused_before_anything_is_written(
     tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ):

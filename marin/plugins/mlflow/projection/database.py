@@ -1,8 +1,8 @@
 """MLflow's sqlite database of a projection: made by MLflow itself, then written by one connection of ours.
 
 MLflow's stores write one object at a time (a run 20 ms, a thousand metrics 60 ms), and draw ids and times that a
-rebuilt projection could not answer again. So MLflow makes the tables and checks their version, and the rows are written
-here, into the tables and columns that :data:`COLUMNS` names. What is there is compared with what is written whenever a
+rebuilt projection could not answer again. So MLflow makes the tables, once for this user, and the rows are written here,
+into the tables and columns that :data:`COLUMNS` names. What is there is compared with what is written whenever a
 database is opened, so another MLflow is refused before the first row instead of being given rows that it misreads.
 
 Durability is nobody's concern here, the ledger has it: sqlite runs with a write-ahead log and without fsync.
@@ -12,18 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import shutil
 import sqlite3
+import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import mlflow.store.model_registry.sqlalchemy_store as registry_module
 import mlflow.store.tracking.sqlalchemy_store as tracking_module
 from mlflow.exceptions import MlflowException
+from mlflow.store import db_migrations
 from sqlalchemy.exc import OperationalError
 
-from ledger import Locked
+from ledger import Locked, digest_bytes
 from marin.errors import MarinError
+from marin.process.cache import own_folder
 
 SCHEME = "marin"
 ARTIFACT_ROOT = f"{SCHEME}://mlflow"
@@ -78,27 +84,55 @@ def connect(folder: Path, *, created: int = 0) -> sqlite3.Connection:
     path = folder / "mlflow.db"
     new = not path.exists() or path.stat().st_size == 0
     with explained(folder):
-        if not new:
+        if begun := not path.exists():  # before MLflow's engine is, which leaves an empty file
+            _begin(folder)
+        elif not new:
             _check_pages(path)
         dispose(folder)
-        make_tables(folder)
+        if not begun:
+            make_tables(folder)
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=WAL", "synchronous=OFF", "cache_size=-65536", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {setting}")
         _check_columns(connection, path)
         connection.execute(SHELF)
         if new:
-            connection.execute(
-                "UPDATE experiments SET creation_time = ?, last_update_time = ? WHERE experiment_id = 0",
-                (created, created),
-            )
+            times = "UPDATE experiments SET creation_time = ?1, last_update_time = ?1 WHERE experiment_id = 0"
+            connection.execute(times, (created,))
     return connection
+
+
+def _begin(folder: Path) -> None:
+    """A new database: a copy of an empty one that this MLflow once made, whose migrations take two seconds. It lies in the cache,
+    where nobody else writes, by the names of its migrations; one that is damaged is made again."""
+    migrations = sorted(path.name for path in Path(db_migrations.__file__).parent.glob("versions/*.py"))
+    kept = own_folder("mlflow") / f"{mlflow.__version__}-{digest_bytes(' '.join(migrations).encode())[-16:]}.db"
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        made = Path(beside) / "mlflow.db"
+        try:
+            shutil.copyfile(kept, made)
+            _check_pages(made)
+        except (OSError, sqlite3.DatabaseError):
+            made.unlink(missing_ok=True)
+            make_tables(made.parent)
+            dispose(made.parent)
+            with contextlib.suppress(OSError):
+                shutil.copyfile(made, saved := kept.with_name(f"{kept.name}.{os.getpid()}"))
+                saved.replace(kept)
+        if not (folder / "mlflow.db").exists():  # nobody else began it
+            made.replace(folder / "mlflow.db")
 
 
 def make_tables(folder: Path) -> None:
     """Have MLflow make its tables, or check that those that are there are of its own version."""
-    with _quiet("mlflow.store.db.utils", "alembic"):
+    levels = {name: logging.getLogger(name).level for name in ("mlflow.store.db.utils", "alembic")}
+    try:
+        for name in levels:
+            logging.getLogger(name).setLevel(logging.WARNING)
         tracking_module.SqlAlchemyStore(database_uri(folder), ARTIFACT_ROOT)
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def dispose(folder: Path) -> None:
@@ -149,18 +183,6 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
                 found=", ".join(known) or "no such table",
                 cure="install the version of MLflow that requirements.lock pins",
             )
-
-
-@contextlib.contextmanager
-def _quiet(*names: str) -> Iterator[None]:
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 @contextlib.contextmanager

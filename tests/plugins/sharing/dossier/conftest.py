@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from recorded import record_run
 
+from marin.plugins.sharing.pages import publish
 from marin.record.root import Root, open_root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_wheel() -> Iterator[None]:
+    """The wheel of this very software, which lies beside all that is published, is made once: it takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "wheel", cache(publish.wheel))
+        yield
 
 
 @pytest.fixture

@@ -119,7 +119,11 @@ def _begin(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 shutil.copyfile(made, saved := kept.with_name(f"{kept.name}.{os.getpid()}"))
                 saved.replace(kept)
-        if not (folder / "mlflow.db").exists():  # nobody else began it
+        try:  # never over one that another process begins meanwhile
+            os.link(made, folder / "mlflow.db")
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
             made.replace(folder / "mlflow.db")
 
 

@@ -24,7 +24,7 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as TrackingStore
 from mlflow.utils import validation
 
-from marin.plugins.mlflow.folding import operations as said
+from marin.plugins.mlflow.folding import operations
 from marin.plugins.mlflow.folding.logged import OF_CONTEXT, is_reserved
 from marin.plugins.mlflow.projection.database import ARTIFACT_ROOT, database_uri
 from marin.plugins.mlflow.stores.recorder import Recorder, refusing, root_at
@@ -55,17 +55,17 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             kind = "Prompt" if has_prompt_tag(known._tags) else "Registered Model"
             raise MlflowException(f"{kind} (name={name}) already exists.", RESOURCE_ALREADY_EXISTS)
         named = {tag.key: str(tag.value) for tag in tags or []}
-        more = said.RegisteredChangedValues(name, description, named)
+        more = operations.RegisteredChangedValues(name, description, named)
         self._recorder.record(
             "",
-            ("registered", said.RegisteredValues(name, "", "")),
-            *([("registered_changed", more)] if more != said.RegisteredChangedValues(name) else []),
+            ("registered", operations.RegisteredValues(name, "", "")),
+            *([("registered_changed", more)] if more != operations.RegisteredChangedValues(name) else []),
         )
         return self.get_registered_model(name)
 
     def update_registered_model(self, name: str, description: str | None, deployment_job_id: str | None = None) -> Any:
         self.get_registered_model(name)
-        self._change(said.RegisteredChangedValues(name, description or ""))
+        self._change(operations.RegisteredChangedValues(name, description or ""))
         return self.get_registered_model(name)
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
@@ -75,24 +75,24 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if new_name != name:
             if self._known(new_name) is not None:
                 raise MlflowException(f"Registered Model (name={new_name}) already exists.", RESOURCE_ALREADY_EXISTS)
-            self._change(said.RegisteredChangedValues(name, renamed=new_name))
+            self._change(operations.RegisteredChangedValues(name, renamed=new_name))
         return self.get_registered_model(new_name)
 
     def delete_registered_model(self, name: str) -> None:
         """As MLflow's; its events stay."""
         self.get_registered_model(name)
-        self._change(said.RegisteredChangedValues(name, gone=True))
+        self._change(operations.RegisteredChangedValues(name, gone=True))
 
     def set_registered_model_tag(self, name: str, tag: Any) -> None:
         validation._validate_registered_model_tag(tag.key, tag.value)
         self.get_registered_model(name)
-        self._change(said.RegisteredChangedValues(name, tags={tag.key: str(tag.value)}))
+        self._change(operations.RegisteredChangedValues(name, tags={tag.key: str(tag.value)}))
 
     def delete_registered_model_tag(self, name: str, key: str) -> None:
         """As MLflow's; the event that set it stays."""
         validation._validate_tag_name(key)
         if key in self.get_registered_model(name).tags:
-            self._change(said.RegisteredChangedValues(name, untagged=[key]))
+            self._change(operations.RegisteredChangedValues(name, untagged=[key]))
 
     def create_model_version(
         self,
@@ -123,7 +123,7 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         token = uuid.uuid4().hex
         # A client that copies a version over HTTP brings what was added to the tags of the first.
         named = {tag.key: str(tag.value) for tag in tags or [] if tag.key not in (MODEL_TAG, "marin.event")}
-        values = said.RegisteredValues(
+        values = operations.RegisteredValues(
             name, token, source, named, "" if location == source else location, run_link, description
         )
         self._recorder.record(run_id or "", ("registered", values))
@@ -151,10 +151,10 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
                 f"'{stage}' is not an Active stage. Valid stages are {DEFAULT_STAGES_FOR_GET_LATEST_VERSIONS}"
             )
         found = self.get_model_version(name, version)
-        parts = [("version_changed", said.VersionChangedValues(name, self._token(found), stage=new))]
+        parts = [("version_changed", operations.VersionChangedValues(name, self._token(found), stage=new))]
         if archive_existing_versions:
             parts += [
-                ("version_changed", said.VersionChangedValues(name, self._token(other), stage=STAGE_ARCHIVED))
+                ("version_changed", operations.VersionChangedValues(name, self._token(other), stage=STAGE_ARCHIVED))
                 for other in self.get_latest_versions(name, [new])
                 if str(other.version) != str(found.version)
             ]
@@ -170,7 +170,10 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         found = self.get_model_version(name, version)
         self._recorder.record(
             found.run_id or "",
-            ("registered", said.RegisteredValues(name, self._token(found), found.source, {tag.key: str(tag.value)})),
+            (
+                "registered",
+                operations.RegisteredValues(name, self._token(found), found.source, {tag.key: str(tag.value)}),
+            ),
         )
 
     def delete_model_version_tag(self, name: str, version: Any, key: str) -> None:
@@ -183,20 +186,22 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         validation._validate_model_alias_name(alias)
         validation._validate_model_alias_name_reserved(alias)
         found = self.get_model_version(name, version)
-        self._recorder.record(found.run_id or "", ("alias", said.AliasValues(name, alias, self._token(found))))
+        self._recorder.record(found.run_id or "", ("alias", operations.AliasValues(name, alias, self._token(found))))
 
     def delete_registered_model_alias(self, name: str, alias: str) -> None:
         """As MLflow's; the event that set it stays."""
         validation._validate_model_alias_name(alias)
         if alias in self.get_registered_model(name).aliases:
-            self._recorder.record("", ("alias_gone", said.AliasGoneValues(name, alias)))
+            self._recorder.record("", ("alias_gone", operations.AliasGoneValues(name, alias)))
 
-    def _change(self, values: said.RegisteredChangedValues) -> None:
+    def _change(self, values: operations.RegisteredChangedValues) -> None:
         self._recorder.record("", ("registered_changed", values))
 
     def _change_version(self, name: str, version: Any, **changed: Any) -> None:
         found = self.get_model_version(name, version)
-        self._recorder.record("", ("version_changed", said.VersionChangedValues(name, self._token(found), **changed)))
+        self._recorder.record(
+            "", ("version_changed", operations.VersionChangedValues(name, self._token(found), **changed))
+        )
 
     def _known(self, name: str) -> Any:
         try:

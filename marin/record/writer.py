@@ -91,6 +91,7 @@ class RootWriter(Writer):
         needs no key of the log."""
         super().__init__(origin, author)
         self._endpoint, self._open_log = endpoint, open_log
+        self._client = None
 
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -128,6 +129,7 @@ class FarWriter(Writer):
     ) -> None:
         super().__init__(origin, author)
         self._location, self._away_seconds = location, away_seconds
+        self._client = None
 
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline, pause = time.monotonic() + self._away_seconds, _PAUSE_SECONDS

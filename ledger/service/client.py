@@ -68,22 +68,13 @@ class LogClient(AbstractContextManager["LogClient"]):
         """Several atomic batches at once, each with its own outcome."""
         with wire.whole_exchange(self.close, partial(_gone, None)):
             self._frames.send(*(wire.encode_drafts(drafts) for drafts in requests))
-            return [self._outcome() for _ in requests]
+            return [wire.decode_outcome(self._receive()) for _ in requests]
 
     def do(self, act: str) -> Any:
         """Have the service do what it has this name for, and say what came of it, as JSON. ``Refused`` if it has none."""
         with wire.whole_exchange(self.close, partial(_gone, None)):
             self._frames.send(wire.encode_member("do", act))
             return wire.decode_done(self._receive())
-
-    def _outcome(self) -> list[Receipt] | LedgerError:
-        frame = self._receive()
-        try:
-            return wire.decode_receipts(frame)
-        except Malformed as error:
-            raise Unavailable("the service answered in another language", found=str(error)) from error
-        except LedgerError as error:
-            return error
 
     def _receive(self) -> bytes:
         try:

@@ -77,15 +77,7 @@ class RemoteClient:
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches, one after another, each with its own outcome."""
-        return [self._outcome(self.exchange(wire.encode_drafts(drafts))) for drafts in requests]
-
-    def _outcome(self, frame: bytes) -> list[Receipt] | LedgerError:
-        try:
-            return wire.decode_receipts(frame)
-        except Malformed as error:
-            raise Unavailable("the service answered in another language", found=str(error)) from error
-        except LedgerError as error:
-            return error
+        return [wire.decode_outcome(self.exchange(wire.encode_drafts(drafts))) for drafts in requests]
 
     def ask(self, *asked: object, pieces: Iterable[bytes] = (), kind: Any = object) -> Any:
         """What the storage there answers, as ``kind``.

@@ -206,6 +206,20 @@ def decode_receipts(frame: bytes) -> list[Receipt]:
         raise Malformed("not an answer", expected="receipts or an error", found=str(error)[:200]) from None
 
 
+def decode_outcome(frame: bytes) -> list[Receipt] | LedgerError:
+    """As :func:`decode_receipts`, with the error that the answer is.
+
+    Raises:
+        Unavailable: not an answer.
+    """
+    try:
+        return decode_receipts(frame)
+    except Malformed as error:
+        raise errors.Unavailable("the service answered in another language", found=str(error)) from error
+    except LedgerError as error:
+        return error
+
+
 def encode_done(value: object) -> bytes:
     """The answer to an act; ``value`` is what JSON has."""
     return json.dumps({"done": value}).encode()

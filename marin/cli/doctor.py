@@ -10,7 +10,7 @@ from marin.cli.output import print_json, say
 from marin.process.waiting import waiting
 from marin.provenance.code import code_folder
 from marin.record.root import root_location
-from marin.verify.diagnosis import PROFILES, Check, Health, diagnose
+from marin.verify.diagnosis import PROFILES, Health, diagnose
 
 MARKS = {Health.OK: ("ok  ", "green"), Health.NOTE: ("note", "yellow"), Health.BAD: ("NO  ", "red")}
 
@@ -37,17 +37,12 @@ def doctor(as_json: bool) -> None:
         print_json(diagnosis.describe())
     else:
         for check in diagnosis.checks:
-            _print_check(check)
+            say(f"  {check.name:<10} {check.found}", mark=MARKS[check.health])
+            if check.cure:
+                say(f"      {'':<10} {check.cure}")
         say()
         for profile in PROFILES:
             verdict = "yes" if not diagnosis.reasons(profile) else "no; what is marked says why"
             say(f"Same bits on this machine ({profile}): {verdict}")
     if not diagnosis.able:
         click.get_current_context().exit(3)
-
-
-def _print_check(check: Check) -> None:
-    mark, colour = MARKS[check.health]
-    say(f"  {check.name:<10} {check.found}", mark=(mark, colour))
-    if check.cure:
-        say(f"      {'':<10} {check.cure}")

@@ -86,7 +86,7 @@ def fetch(source: Source, base: Path) -> list[Path]:
         target = folder / one.name
         dataset = UrlDataset(name=one.name, url=one.url, sha256=one.sha256, mirror=one.mirror, size=one.size)
         if one.unpack is None:
-            if not _is_there(target, one):
+            if not (target.is_file() and SourceFile(target, one.name).digest() == f"sha256:{one.sha256}"):
                 _bring(dataset, target)
             found.append(target)
             continue
@@ -103,10 +103,6 @@ def fetch(source: Source, base: Path) -> list[Path]:
                 (Path(place) / "unpacked" / one.unpack).rename(folder / one.unpack)
         found.append(folder / one.unpack)
     return found
-
-
-def _is_there(target: Path, one: PinnedFile) -> bool:
-    return target.is_file() and SourceFile(target, one.name).digest() == f"sha256:{one.sha256}"
 
 
 def _bring(dataset: UrlDataset, target: Path) -> None:

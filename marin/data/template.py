@@ -88,7 +88,7 @@ class ChatTemplate:
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
         )
         environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
+        environment.globals["raise_exception"] = raise_exception
         environment.globals["strftime_now"] = _now if clock else _no_clock
         generation = environment.extensions[_Generation.identifier]
         assert isinstance(generation, _Generation)
@@ -316,7 +316,8 @@ def unreadable(where: str, error: Exception) -> UsageError:
     )
 
 
-def _raise(message: object) -> NoReturn:
+def raise_exception(message: object) -> NoReturn:
+    """What a template calls by this name."""
     raise TemplateError(str(message))
 
 

@@ -40,6 +40,7 @@ class Writer(ABC):
 
     def __init__(self, origin: str, author: Callable[[], Signer | None]) -> None:
         self._origin, self._author = origin, author
+        self._client: LogClient | RemoteClient | None = None
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Append one atomic batch, and return when it is durable.
@@ -65,9 +66,11 @@ class Writer(ABC):
             for drafts, outcome in zip(signed, self._append_each(signed), strict=True)
         ]
 
-    @abstractmethod
     def close(self) -> None:
         """Leave the service."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     @abstractmethod
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
@@ -88,7 +91,7 @@ class RootWriter(Writer):
         needs no key of the log."""
         super().__init__(origin, author)
         self._endpoint, self._open_log = endpoint, open_log
-        self._client: LogClient | None = None
+        self._client = None
 
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -111,13 +114,7 @@ class RootWriter(Writer):
                 if time.monotonic() > deadline:
                     raise
 
-    def close(self) -> None:
-        """Leave the service."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def _connect(self) -> LogClient | None:
+    def _connect(self) -> LogClient | RemoteClient | None:
         if self._client is None:
             self._client = connect(self._endpoint, self._origin)
         return self._client
@@ -132,7 +129,7 @@ class FarWriter(Writer):
     ) -> None:
         super().__init__(origin, author)
         self._location, self._away_seconds = location, away_seconds
-        self._client: RemoteClient | None = None
+        self._client = None
 
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline, pause = time.monotonic() + self._away_seconds, _PAUSE_SECONDS
@@ -148,12 +145,6 @@ class FarWriter(Writer):
                 log.warning("%s; the next try in %.1f s", error, pause)
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-    def close(self) -> None:
-        """Leave the service."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
 
 
 def connect_far(location: str) -> RemoteClient:

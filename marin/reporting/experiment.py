@@ -52,7 +52,9 @@ class Report:
         (folder / "table.csv").write_text(self._csv(), encoding="utf-8")
         (folder / "plot.png").write_bytes(picture)
         (folder / "report.md").write_text(self._markdown(), encoding="utf-8")
-        (folder / "report.html").write_bytes(self._html(picture))
+        (folder / "report.html").write_bytes(
+            render("experiment.html.j2", report=self, picture=base64.b64encode(picture).decode())
+        )
 
     def _csv(self) -> str:
         text = io.StringIO()
@@ -77,9 +79,6 @@ class Report:
             "",
         ]
         return "\n".join(lines)
-
-    def _html(self, picture: bytes) -> bytes:
-        return render("experiment.html.j2", report=self, picture=base64.b64encode(picture).decode())
 
 
 COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4")

@@ -66,7 +66,9 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
     if not ends:
         say("the run has no results yet", err=True)
     for end in ends:
-        _print_lineage(end)
+        tree = Branch(_line(end))
+        _grow(tree, end, {end.made.completed_at})
+        print_tree(tree)
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -109,12 +111,6 @@ def _as_json(item: LineageNode) -> dict[str, object]:
         "identity": made.identity,
         "inputs": {name: child.made.digest for name, child in item.inputs.items()} | dict(item.unknown),
     }
-
-
-def _print_lineage(end: LineageNode) -> None:
-    tree = Branch(_line(end))
-    _grow(tree, end, {end.made.completed_at})
-    print_tree(tree)
 
 
 def _grow(tree: Branch, node: LineageNode, shown: set[int]) -> None:

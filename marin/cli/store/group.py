@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
+from ledger import Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
 from marin.cli.options import flag, option, takes
 from marin.cli.output import print_bytes, print_json, say
@@ -134,7 +134,7 @@ def list_(digest: str | None, remote: str | None, as_json: bool) -> None:
             rows = [(entry.path, human_size(entry.size), entry.digest) for entry in entries]
             print_table(("path", "size", "digest"), rows, empty="an empty tree")
         return
-    held = _held(artifacts)
+    held = (artifacts.artifact(digest) for digest, _ in artifacts.digests())
     if as_json:
         for artifact in held:
             print_json({"digest": artifact.digest, "kind": artifact.kind, "size": artifact.size})
@@ -145,11 +145,6 @@ def list_(digest: str | None, remote: str | None, as_json: bool) -> None:
 
 store.add_command(push)
 store.add_command(pull)
-
-
-def _held(artifacts: Store) -> Iterator[Artifact]:
-    for digest, _ in artifacts.digests():
-        yield artifacts.artifact(digest)
 
 
 @store.command()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from marin.data.chat import LEARNED, MARK, ROLES, check_calls, not_a_chat
 from marin.data.documents import Span
-from marin.data.template import LONGEST, MOST_TEXT, by_difference, unreadable
+from marin.data.template import LONGEST, MOST_TEXT, by_difference, raise_exception, unreadable
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation
 
@@ -56,7 +56,7 @@ class EarlierTemplate:
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
         )
         environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
+        environment.globals["raise_exception"] = raise_exception
         try:
             if len(text) > LONGEST:
                 raise ValueError(f"{len(text)} characters")
@@ -129,10 +129,6 @@ def _marked(text: str) -> list[Span]:
             spans.append((begin, place - taken))
             taken += 1
     return spans
-
-
-def _raise(message: object) -> NoReturn:
-    raise TemplateError(str(message))
 
 
 def _to_json(value: object, indent: int | None = None, ensure_ascii: bool = False) -> str:

@@ -93,7 +93,7 @@ class Table:
         asked = name.replace("`", "").strip()
         word, _, rest = asked.partition(".")
         if word in ("tags", "tag") and rest:
-            return self._tag(name, rest)
+            return Column(f"tags.{rest}", name, lambda row: row.tags.get(rest), lambda row: row.tags.get(rest, ""))
         plain = rest if word in _PREFIXES and rest else asked
         if plain in NUMBERS:
             return self._number(plain, NUMBERS[plain])
@@ -154,9 +154,6 @@ class Table:
             return row.own[title] if title in row.own else number(row.numbers.get(name))
 
         return Column(name, title, lambda row: row.numbers.get(name), text)
-
-    def _tag(self, title: str, name: str) -> Column:
-        return Column(f"tags.{name}", title, lambda row: row.tags.get(name), lambda row: row.tags.get(name, ""))
 
 
 def row_of(run: Run, numbers: Mapping[str, float] | None = None) -> Row:

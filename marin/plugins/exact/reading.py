@@ -245,8 +245,14 @@ def _broadcast(reader: _Reader, equation: Any, inputs: list[int], forms: list[Fo
     return reader.put("broadcast", inputs[:1], forms[0], axes=_integers(equation.params["broadcast_dimensions"]))
 
 
-def _transpose(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("transpose", inputs, forms[0], axes=_integers(equation.params["permutation"]))
+def _by_axes(name: str, axes: str) -> Rule:
+    return lambda reader, equation, inputs, forms: reader.put(
+        name, inputs, forms[0], axes=_integers(equation.params[axes])
+    )
+
+
+def _unchanged(name: str) -> Rule:
+    return lambda reader, _, inputs, forms: reader.put(name, inputs, forms[0])
 
 
 def _concatenate(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -288,14 +294,6 @@ def _unstack(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form
     return [reader.reshape(piece, form.shape) for piece, form in zip(pieces, forms, strict=True)]
 
 
-def _dynamic_slice(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("dynamic_slice", inputs, forms[0])
-
-
-def _dynamic_update_slice(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("dynamic_update_slice", inputs, forms[0])
-
-
 def _pad(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     return reader.put("pad", inputs, forms[0], padding=[_integers(each) for each in equation.params["padding_config"]])
 
@@ -308,10 +306,6 @@ def _iota(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) 
 
 def _empty(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     return [reader.broadcast(reader.scalar(forms[0].dtype, 0), forms[0].shape)]
-
-
-def _rev(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("rev", inputs, forms[0], axes=_integers(equation.params["dimensions"]))
 
 
 def _convert(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -522,17 +516,17 @@ def _random(name: str) -> Rule:
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
     "broadcast_in_dim": _broadcast,
-    "transpose": _transpose,
+    "transpose": _by_axes("transpose", "permutation"),
     "concatenate": _concatenate,
     "slice": _slice,
     "split": _split,
     "unstack": _unstack,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
+    "dynamic_slice": _unchanged("dynamic_slice"),
+    "dynamic_update_slice": _unchanged("dynamic_update_slice"),
     "pad": _pad,
     "iota": _iota,
     **dict.fromkeys(("empty", "empty2"), _empty),
-    "rev": _rev,
+    "rev": _by_axes("rev", "dimensions"),
     "convert_element_type": _convert,
     "bitcast_convert_type": _bitcast,
     "round": _round,
@@ -541,7 +535,7 @@ RULES: dict[str, Rule] = {
     "integer_pow": _integer_pow,
     "clamp": _clamp,
     "select_n": _select,
-    "add_any": lambda reader, _, inputs, forms: reader.put("add", inputs, forms[0]),
+    "add_any": _unchanged("add"),
     "reduce_sum": _reduction("sum"),
     "reduce_max": _reduction("maximum"),
     "reduce_min": _reduction("minimum"),

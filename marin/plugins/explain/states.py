@@ -20,7 +20,7 @@ from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_state
 from marin.training.optimizers.rule import configuration
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.verify.jax.tensors import arrays_of
+from marin.training.state import arrays_of
 from marin.verify.segments.screening import Finding, Screening
 
 logger = logging.getLogger(__name__)

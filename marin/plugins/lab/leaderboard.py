@@ -7,7 +7,6 @@ The pages are a function of the registered tracks and the admitted entries alone
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from marin.history.changes import leaves
 from marin.history.run import Fact
 from marin.history.runs import History
 from marin.plugins.lab.kinds import SpeedrunEntered
+from marin.plugins.lab.report import PAINTED, svg
 from marin.plugins.lab.speedrun import Rules, Withdrawn, board, cost, tracks
 from marin.recipe.schema import unplain
 from marin.reporting.folder import Page, software
@@ -173,7 +173,7 @@ def picture(rules: Rules, found: Entries, axis: str) -> bytes:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}):
+    with matplotlib.rc_context(PAINTED):
         figure = Figure(figsize=(7.5, 3.4), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -183,7 +183,4 @@ def picture(rules: Rules, found: Entries, axis: str) -> bytes:
         axes.set_xlabel(LABELS[axis])
         axes.set_ylabel(rules.metric, parse_math=False)
         axes.grid(linewidth=0.4)
-        out = io.BytesIO()
-        metadata = {"Date": None, "Creator": None, "Title": f"{rules.metric} over {LABELS[axis]}"}
-        figure.savefig(out, format="svg", metadata=metadata)
-    return out.getvalue()
+        return svg(figure, f"{rules.metric} over {LABELS[axis]}")

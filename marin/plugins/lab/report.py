@@ -11,7 +11,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marin.history.projection.identity import Ids
 from marin.plugins.lab.analysis import Findings, conclusion, spent
@@ -19,6 +19,10 @@ from marin.plugins.lab.statistics import Comparison, Summary
 from marin.reporting.fonts import use_font_cache
 from marin.reporting.template import in_markdown, render
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAINTED: dict[Any, Any] = {"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
 COMPARISONS = ("metric", "arm", "against", "difference", "95% interval", "pairs", "r", "test", "p", "p (Holm)")
 
@@ -49,7 +53,7 @@ def comparison_rows(items: Sequence[Comparison]) -> list[tuple[str, ...]]:
             item.arm,
             item.baseline,
             f"{item.difference:+.5g}",
-            _interval(item.interval),
+            "–" if item.interval is None else f"{item.interval[0]:+.4g} to {item.interval[1]:+.4g}",
             str(item.pairs),
             number(item.correlation, 3),
             item.test + ("" if item.alternative == "two-sided" else f" ({item.alternative})"),
@@ -58,10 +62,6 @@ def comparison_rows(items: Sequence[Comparison]) -> list[tuple[str, ...]]:
         )
         for item in items
     ]
-
-
-def _interval(interval: tuple[float, float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:+.4g} to {interval[1]:+.4g}"
 
 
 def heading(findings: Findings) -> list[tuple[str, str]]:
@@ -185,7 +185,7 @@ def plot(findings: Findings) -> bytes:
 
     metric = findings.metrics[0]
     arms = list(findings.values[metric])
-    with matplotlib.rc_context({"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}):
+    with matplotlib.rc_context(PAINTED):
         figure = Figure(figsize=(max(4.0, 1.3 * len(arms) + 1.5), 3.4), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -212,8 +212,13 @@ def plot(findings: Findings) -> bytes:
         axes.set_xlim(-0.5, len(arms) - 0.5)
         axes.set_ylabel(metric, parse_math=False)
         axes.grid(axis="y", linewidth=0.4)
-        out = io.BytesIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": f"{metric} by arm"})
+        return svg(figure, f"{metric} by arm")
+
+
+def svg(figure: Figure, title: str) -> bytes:
+    """A figure without clock or version in it."""
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     return out.getvalue()
 
 

@@ -183,7 +183,7 @@ def submit(
     recipe, score = _admissible(rules, view)
     _check_files(own.history(), rules, view)
     _check_seen(of, view, reader, trusted)
-    if (failed := _fails(own, view, reader)) is not None:
+    if (failed := _newest_fail([(index, words) for index, _, words in _answers(own, (), view, reader)])) is not None:
         raise _unproven(view, of, "your own verification among them", f"FAIL, event {failed} of your log")
     if quorum:
         found = [one for each in reproducers if (one := _replayed(each.root, each.keys, view, reader))]
@@ -448,11 +448,6 @@ def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) 
             if found is None or hours is not None or found.hours is None:
                 found = Witnessed(Replayed(key=key, event=index, size=int(body.log_checkpoint["size"])), hours)
     return found
-
-
-def _fails(own: Root, view: Run, log: LogReader) -> int | None:
-    """The event of one's own log that says FAIL of this very run, if that is the newest answer."""
-    return _newest_fail([(index, words) for index, _, words in _answers(own, (), view, log)])
 
 
 def _answers(

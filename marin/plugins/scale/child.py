@@ -24,7 +24,7 @@ from ledger import StorageFailed
 from marin.plugins.scale.chips import bounds_of
 from marin.plugins.scale.hlo import Program
 from marin.plugins.scale.layered import LayeredStep
-from marin.plugins.scale.question import PRODUCTS, Moved, ProgramAnswer, Question, SlicePrograms
+from marin.plugins.scale.question import PRODUCTS, ProgramAnswer, Question, SlicePrograms
 from marin.plugins.scale.stock import lowered
 from marin.process.files import write_whole
 from marin.recipe.schema import Recipe, from_plain
@@ -117,7 +117,7 @@ def read(compiled: Any) -> ProgramAnswer:
         cycles=cycles,
         kernels=program.kernel_flops,
         without_estimate=unknown,
-        collectives=[Moved(one.kind, one.dtype, one.bytes, one.times, one.group) for one in program.collectives],
+        collectives=list(program.collectives),
     )
 
 

@@ -34,7 +34,8 @@ import msgspec
 
 from marin.errors import NotInstalled, StepFailed
 from marin.plugins.scale.chips import Chip, chip_of, sides_of
-from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
+from marin.plugins.scale.hlo import Collective
+from marin.plugins.scale.question import ProgramAnswer, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
 from marin.process.cache import compilation_cache
 from marin.recipe.cost import flops_per_token
@@ -145,7 +146,7 @@ class Forecast:
         )
         return computing, moving
 
-    def _delay(self, item: Moved) -> float:
+    def _delay(self, item: Collective) -> float:
         """How many times as long a collective takes as its bytes take over all of a chip's links: in an all-to-all a word passes
         several links; others use the links of some axes alone."""
         sides = [side for side in sides_of(self.topology) if side > 1]
@@ -159,7 +160,7 @@ AFTER = ("update", "square", "total", "prints", "add")
 """Programs that run when nothing lies between the parts of a model any more."""
 
 
-def bytes_received(item: Moved) -> float:
+def bytes_received(item: Collective) -> float:
     """Bytes that a collective brings to a device: of its result, what the device had not (all, where its group is not known);
     of a sum that is gathered again twice that."""
     share = (item.group - 1) / item.group if item.group > 1 else float(item.group == 0)

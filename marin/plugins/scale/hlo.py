@@ -62,7 +62,7 @@ _WIDTHS: Mapping[str, float] = {
 @dataclass(frozen=True)
 class Collective:
     """One movement between devices: ``kind``, the dtype of what it moves, bytes of its result on a device (of a scattered sum:
-    of what is summed), how often it is executed, and among how many devices."""
+    of what is summed), how often it is executed, and among how many devices (0: not said)."""
 
     kind: str
     dtype: str

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from marin.plugins.scale.hlo import Collective
+
 PRODUCTS = "int8"
 """How a step of profile ``exact`` multiplies on a TPU, which has no numbers of 64 bits: by bytes, added up in 32."""
 
@@ -21,17 +23,6 @@ class Question(msgspec.Struct, frozen=True):
     stock: bool = False
     kept: str = ""
     moves: bool = True
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """A collective, as :class:`marin.plugins.scale.hlo.Collective`: bytes of its result on a device (``compiled.brought`` says
-    what of them comes from others), how often it is executed, among how many devices (0: not said)."""
-
-    kind: str
-    dtype: str
-    bytes: float
-    times: int
-    group: int = 0
 
 
 class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +41,7 @@ class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cycles: int = 0
     kernels: float = 0.0
     without_estimate: int = 0
-    collectives: list[Moved] = []
+    collectives: list[Collective] = []
     error: str = ""
     needed: int = 0
 

@@ -35,6 +35,7 @@ from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.objective import objective_plugin
 from marin.training.runtime.profile import check_recorded
 from marin.training.runtime.turn import compiling
+from marin.training.state import arrays_of
 from marin.training.step.slices import SlicedState
 from marin.verify.derivation.series import Measured
 from marin.verify.jax import tensors
@@ -326,7 +327,7 @@ class _Judge:
         except LedgerError as error:
             logger.info("no comparison element by element: %s", error)
             return ()
-        return tuple(tensors.compare(tensors.arrays_of(stored), tensors.arrays_of(training.step.collect(state))))
+        return tuple(tensors.compare(arrays_of(stored), arrays_of(training.step.collect(state))))
 
 
 def not_finite(recorded: TrainSegment, error: NotFinite) -> Divergence:

@@ -12,7 +12,7 @@ import numpy as np
 from haliax.jax_utils import is_jax_array_like
 
 from marin.recipe.schema import Recipe
-from marin.training.state import TrainState, leaves, local, state_shape
+from marin.training.state import leaves, state_shape
 from marin.verify.segments.compare import TensorDifference
 from marin.verify.segments.ordering import by_execution
 
@@ -21,11 +21,6 @@ def trace_names(recipe: Recipe, vocab_size: int) -> list[str]:
     """The names of the tensors in a run's traces, in their order; nothing is computed."""
     shapes = state_shape(recipe, vocab_size)
     return [name for name, _ in leaves(jax.tree.map(lambda x: x if is_jax_array_like(x) else None, shapes))]
-
-
-def arrays_of(state: TrainState) -> dict[str, np.ndarray]:
-    """Path -> tensor on the host."""
-    return {name: local(value) for name, value in leaves(state)}
 
 
 def compare(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[TensorDifference]:

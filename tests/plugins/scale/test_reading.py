@@ -11,8 +11,8 @@ from marin.errors import Unsupported, UsageError
 from marin.plugins.scale import child
 from marin.plugins.scale.chips import CHIPS, bounds_of, chip_of, count_of
 from marin.plugins.scale.compiled import Forecast, bytes_received, differing
-from marin.plugins.scale.hlo import Program
-from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
+from marin.plugins.scale.hlo import Collective, Program
+from marin.plugins.scale.question import ProgramAnswer, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -122,7 +122,7 @@ def test_only_computing_programs_are_compared() -> None:
 )
 def test_what_moves_along_some_axes_has_their_links_alone(kind: str, group: int, links: float) -> None:
     """A chip of v5p has six links, two an axis."""
-    item = Moved(kind, "u16", 1e9, 1, group)
+    item = Collective(kind, "u16", 1e9, 1, group)
     answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [ProgramAnswer(name="gather_layer", collectives=[item])])
     _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0).seconds
     assert moving == pytest.approx(bytes_received(item) / (CHIPS["v5p"].link * links / 6))

@@ -71,7 +71,7 @@ class Judge:
             for row in zip(*(column.to_pylist() for column in batch), strict=True):
                 identity, position, as_read, reason, text, added, created, metadata = row
                 document: Document | None = None
-                url = _url(metadata)
+                url = encodable(str(_fields(metadata).get("url") or "")) if '"url"' in metadata else ""
                 if not reason:
                     before = Document(identity.hex(), text, source, added, created, _fields(metadata))
                     document, decisions = judge(before, self.steps())
@@ -134,10 +134,6 @@ def _fields(metadata: str) -> dict[str, Any]:
     found = parsed(metadata)
     assert isinstance(found, dict)  # encode wrote it
     return found
-
-
-def _url(metadata: str) -> str:
-    return encodable(str(_fields(metadata).get("url") or "")) if '"url"' in metadata else ""
 
 
 def judge(document: Document, steps: Sequence[tuple[str, Step]]) -> tuple[Document | None, list[Decision]]:

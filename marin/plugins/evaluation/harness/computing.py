@@ -76,17 +76,12 @@ class HarnessFunction:
     draws: bool
 
 
-def _code() -> Code:
-    """The harness's tasks, as code that may be judged."""
-    return Code(installed_folder(), USED, when_loaded(USED), _module, refused_code, PACKAGE)
-
-
 @functools.cache
 def _judged(path: str, name: str) -> HarnessFunction | UsageError:
     """Load a file of the installed harness, and judge the code that a function of it reaches; once, since that does not
     change."""
     where = f"lm_eval/tasks/{path}:{name}"
-    reach = Reach(_code(), where)
+    reach = Reach(Code(installed_folder(), USED, when_loaded(USED), _module, refused_code, PACKAGE), where)
     try:
         reach.module(path)
         call = getattr(_module(path), name)

@@ -6,7 +6,6 @@ the highest value of the key that varies, in one scale that colour-blind people 
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from marin.history.table.varied import short_value
 from marin.plugins.lab.comparing.compared import Compared, called, rank
 from marin.plugins.lab.comparing.text import mean_curve
+from marin.plugins.lab.report import PAINTED, svg
 from marin.process.text import visible
 from marin.reporting.fonts import use_font_cache
 
@@ -27,8 +27,6 @@ DARKEST, LIGHTEST = 0.05, 0.85
 MOST_NAMES, MOST_KEYS = 10, 6
 GROUND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 """Behind a word that lines cross."""
-PAINTED: dict[Any, Any] = {"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}
-
 
 WIDE, NARROW = 8.0, 4.3
 """Inches of a picture on a desk, and on a telephone, where it is as tall as it has to be."""
@@ -80,7 +78,7 @@ def _curves(found: Compared, width: float) -> bytes:
     if named:  # of more, the table beside it has them all
         for text in figure.legend(loc="outside lower left", ncols=columns, frameon=False, fontsize=9).get_texts():
             text.set_parse_math(False)
-    return _svg(figure, "train loss by train step")
+    return svg(figure, "train loss by train step")
 
 
 def _curve_in(axes: Axes, curve: Mapping[int, float], colour: Any, *, width: float, strength: float) -> None:
@@ -117,7 +115,7 @@ def _scatter(found: Compared, keys: Sequence[str], metric: str, width: float) ->
         else:
             axes.tick_params(labelleft=False)
         _quiet(axes)
-    return _svg(figure, f"{called(metric)} by key")
+    return svg(figure, f"{called(metric)} by key")
 
 
 def _parallel(found: Compared, keys: Sequence[str], metric: str, width: float) -> bytes:
@@ -149,7 +147,7 @@ def _parallel(found: Compared, keys: Sequence[str], metric: str, width: float) -
     axes.set_yticks([])
     axes.set_xlim(-0.3, len(columns) - 0.6)
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    return _svg(figure, "all keys")
+    return svg(figure, "all keys")
 
 
 def _few(marks: list[tuple[float, str]], *, named: bool) -> list[tuple[float, str]]:
@@ -212,9 +210,3 @@ def _quiet(axes: Axes) -> None:
 def _legend(name: str, most: int = 44) -> str:
     name = visible(name)
     return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def _svg(figure: Figure, title: str) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
-    return out.getvalue()

@@ -53,7 +53,7 @@ class Gate:
         self._token = token
         self._port = port
         self._hosts = {"127.0.0.1", "::1", "localhost", host}
-        self._anywhere = _is_unspecified(host)
+        self._anywhere = _is_address(host) and ipaddress.ip_address(host).is_unspecified
         self._room = f"/{secrets.token_hex(16)}"
         self._key = new_token()
 
@@ -178,10 +178,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_unspecified(host: str) -> bool:
-    return _is_address(host) and ipaddress.ip_address(host).is_unspecified
 
 
 def _sandbox(scope: Scope) -> dict[bytes, bytes]:

@@ -10,14 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Store
-from marin.data.exclusion import numbers
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
+from marin.plugins.collections.queries.uses import readings
 from marin.plugins.unlearning import forks
 from marin.plugins.unlearning.forks import Place
-from marin.process.arithmetic import apply
-from marin.recipe.schema import Execution
-from marin.record import outputs
 
 MOST = 100_000
 """Groups that are asked for at once."""
@@ -123,22 +120,15 @@ def _end(run: Run, store: Store) -> Place:
 
 
 def _groups_of(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> Iterator[Group]:
-    apply(run.recipe.arithmetic, Execution())
-    from marin.training.inspection.uses import as_documents, uses  # jax, after the contract is in force
-
     ids = tuple(sorted({one for group in groups for one in group}))
     with TemporaryDirectory(prefix="marin-attribute-") as base:
-        folders = {name: Path(base) / name for name in ("corpus", "tokens")}
-        outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")
-        wanted = as_documents(numbers(folders["corpus"], run.recipe.dataset, ids))
-        outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
-        found = uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted]).documents
+        wanted, uses = readings(run, store, ids, Path(base))
     by_id: dict[str, list[int]] = {}
     for place, (name, _, _) in enumerate(wanted):
         by_id.setdefault(name, []).append(place)  # a document of several parts is in each of them
     end = _end(run, store)
     for group in groups:
-        mine = [found[place] for one in group for place in by_id[one]]
+        mine = [uses.documents[place] for one in group for place in by_id[one]]
         steps = tuple(sorted({step for use in mine for step in use.steps}))
         where = forks.place(run, store, steps[0]) if steps else end
         yield Group(tuple(group), tuple((use.part, use.start, use.end) for use in mine), steps, where)

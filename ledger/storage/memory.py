@@ -1,12 +1,7 @@
-"""Storage in memory, with faults on demand: the stage on which the append path is tried.
-
-``fail_at(n, fault)`` makes the n-th write from now go wrong in one of the ways in which real disks do. Faults
-are data, so that a test can walk the table of every write times every fault. Reads never fail.
-"""
+"""Storage in memory."""
 
 from __future__ import annotations
 
-import enum
 import io
 import threading
 import time
@@ -19,46 +14,15 @@ from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, St
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
 
-class Fault(enum.Enum):
-    """What happens to one write."""
-
-    FAILS = "fails"
-    """An error, and nothing was written."""
-    PERSISTS = "fails but persists"
-    """An error, and yet everything was written."""
-    TORN = "torn"
-    """An error, and a part was written, where the verb allows parts."""
-    KILLED = "killed before"
-    """The process ends; nothing was written."""
-    KILLED_TORN = "killed within"
-    """The process ends; a part was written, where the verb allows parts."""
-    KILLED_AFTER = "killed after"
-    """The process ends; everything was written."""
-
-
-class ProcessKilled(BaseException):
-    """Stands for the end of the process: not an ``Exception``, so that no handler survives it."""
-
-
 class MemoryStorage:
     """A dictionary of names, complete enough to stand for a disk. Safe for threads."""
 
     def __init__(self, files: dict[str, bytes] | None = None, *, readonly: bool = False) -> None:
         self.files: dict[str, bytes] = dict(files or {})
         self.times: dict[str, float] = {}
-        self.writes = 0
         self._readonly = readonly
-        self._faults: dict[int, Fault] = {}
         self._mutex = threading.RLock()
         self._holders: dict[str, str] = {}
-
-    def fail_at(self, write: int, fault: Fault) -> None:
-        """Let the ``write``-th write from now (0 is the next) go wrong."""
-        self._faults[self.writes + write] = fault
-
-    def forget_faults(self) -> None:
-        """From now on every call does what it should."""
-        self._faults.clear()
 
     @property
     def writable(self) -> bool:
@@ -195,20 +159,12 @@ class MemoryStorage:
     def _write(
         self, name: str, items: Sequence[tuple[str, bytes]], *, torn: Sequence[tuple[str, bytes]] = ()
     ) -> Iterator[bool]:
-        """One write: count it, let the caller check, then apply it as the fault table says."""
+        """One write: let the caller check, then apply it. ``torn``: what there would be if the process died within; the value:
+        whether it takes place."""
         self._check_writable()
         with self._mutex:
-            fault = self._faults.get(self.writes)
-            self.writes += 1
             for item, _ in items:
                 check_name(item)
-            yield fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER)
-            if fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER):
-                self.files.update(items)
-                self.times.update((item, time.time()) for item, _ in items)
-            elif fault in (Fault.TORN, Fault.KILLED_TORN):
-                self.files.update(torn)
-            if fault in (Fault.KILLED, Fault.KILLED_TORN, Fault.KILLED_AFTER):
-                raise ProcessKilled(fault.value)
-            if fault is not None:
-                raise StorageFailed("injected fault", where=name, found=fault.value)
+            yield True
+            self.files.update(items)
+            self.times.update((item, time.time()) for item, _ in items)

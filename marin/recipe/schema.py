@@ -619,15 +619,11 @@ def _check_scale(recipe: Recipe, where: str) -> None:
     arithmetic, length = recipe.arithmetic, recipe.model.seq_len
     by_layer, block = arithmetic.gather == "layer", min(arithmetic.attention_block or length, length)
     model, exact = recipe.model, arithmetic.profile == "exact"
-    parts = by_layer and not exact
+    across = f"optimizer=adamw or lion: {recipe.optimizer.name} looks across whole tensors"
+    parts = "gather=layer and another profile than exact"
     rotary = {"model.rope": model.rope, "model.rope_theta": model.rope_theta, "model.rope_factor": model.rope_factor}
     together = (
-        (
-            "arithmetic.gather",
-            arithmetic.gather,
-            f"optimizer=adamw or lion: {recipe.optimizer.name} looks across whole tensors",
-            recipe.optimizer.elementwise,
-        ),
+        ("arithmetic.gather", arithmetic.gather, across, recipe.optimizer.elementwise),
         ("lora", recipe.lora, "gather=null and another profile than exact", not by_layer and not exact),
         (
             "arithmetic.attention",
@@ -647,10 +643,8 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             "attention=splash",
             arithmetic.attention is not None,
         ),
-        *(
-            (f"arithmetic.{name}", getattr(arithmetic, name), "gather=layer and another profile than exact", parts)
-            for name in ("loss_block", "loss_vocabulary")
-        ),
+        ("arithmetic.loss_block", arithmetic.loss_block, parts, by_layer and not exact),
+        ("arithmetic.loss_vocabulary", arithmetic.loss_vocabulary, parts, by_layer and not exact),
         (
             "arithmetic.matmul_precision",
             None if arithmetic.matmul_precision == "highest" else arithmetic.matmul_precision,

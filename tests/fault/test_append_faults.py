@@ -8,8 +8,8 @@ where its receipt said, no event is missing or there twice, and the audit finds 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, StorageFailed, check
-from ledger.storage.memory import Fault, ProcessKilled
+from ledger import Draft, Log, LogReader, Signer, StorageFailed, check
+from tests.fault.faulty import Fault, FaultyStorage, ProcessKilled
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 KEYS = [SIGNER.verifier]
@@ -57,7 +57,7 @@ def work(storage, publish_seconds, start):
 
 
 def begun(start):
-    storage = MemoryStorage()
+    storage = FaultyStorage()
     Log.create(storage, SIGNER)
     for size in (start // 2, start):
         with Log.open(storage, SIGNER) as log:
@@ -69,7 +69,7 @@ BEGUN = {start: begun(start) for start in (0, 252)}
 
 
 def fresh(start):
-    return MemoryStorage(BEGUN[start])
+    return FaultyStorage(BEGUN[start])
 
 
 def writes_of_a_clean_run(publish_seconds, start):

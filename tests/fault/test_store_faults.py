@@ -28,10 +28,10 @@ from ledger import (
     collect_garbage,
     copy_artifacts,
 )
-from ledger.storage.memory import Fault, ProcessKilled
 from ledger.store.layout import PACKFILES
 from ledger.store.trees import checkout, intake
 from ledger.store.workers import manyfiles
+from tests.fault.faulty import Fault, FaultyStorage, ProcessKilled
 
 BIG = hashlib.shake_128(b"fault").digest(PART_SIZE + 4321)
 FILES = {"a": b"alpha", "b/c": b"beta", "b/d": b"alpha", "big": BIG}
@@ -301,7 +301,7 @@ def test_several_writers_of_the_same_and_a_collector(folder: Path, tmp_path: Pat
 def test_every_write_to_a_storage_that_fails(folder: Path, fault: Fault) -> None:
     """The same table over the port: each write fails, fails but persists, or ends the process, before or after."""
     for write in range(100):
-        storage = MemoryStorage()
+        storage = FaultyStorage()
         storage.fail_at(write, fault)
         try:
             digest = Store(storage).put_tree(folder).digest

@@ -29,9 +29,9 @@ from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.plugins.exact.compiled import Exact, exact
-from marin.plugins.exact.devices import check_batch, check_shares
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.integers import Products
+from marin.plugins.exact.plugin import check_batch, check_shares
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.stacks import Stacks, stack_of

@@ -64,17 +64,19 @@ class AnswerCache:
         return made
 
 
-class _AheadLayers(LayeredStep):
+class _Ahead:
     """A train step of devices that are not here: its programs are compiled and read, never executed."""
 
     kept: AnswerCache
     moves: bool
 
-    def _together(self, *given: Any, **how: Any) -> Any:
-        return super()._together(*given, **how) if self.moves else lambda: None
-
     def _compile(self, lowered: Any) -> Any:
         return self.kept.compiled(lowered)
+
+
+class _AheadLayers(_Ahead, LayeredStep):
+    def _together(self, *given: Any, **how: Any) -> Any:
+        return super()._together(*given, **how) if self.moves else lambda: None
 
     def _compiling_devices(self) -> Any:
         return [self.mesh.devices.flat[-1]]
@@ -84,22 +86,9 @@ class _AheadLayers(LayeredStep):
         return one
 
 
-class _AheadShards(TrainStep):
-    kept: AnswerCache
-
+class _AheadShards(_Ahead, TrainStep):
     def _per_device(self, values: list[int]) -> Any:
         return None  # no array can lie on these devices
-
-    def _compile(self, lowered: Any) -> Any:
-        return self.kept.compiled(lowered)
-
-
-class _AheadExactly:
-    kept: AnswerCache
-    moves: bool
-
-    def _compile(self, lowered: Any) -> Any:
-        return self.kept.compiled(lowered)
 
 
 def read(compiled: Any) -> ProgramAnswer:
@@ -141,7 +130,7 @@ def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     if recipe.arithmetic.profile == "exact":
         from marin.plugins.exact.step import ExactStep
 
-        kind = type("_AheadExact", (_AheadExactly, ExactStep), {"products": PRODUCTS})
+        kind = type("_AheadExact", (_Ahead, ExactStep), {"products": PRODUCTS})
     kind.kept, kind.moves = AnswerCache(question), question.moves
     step: Step = kind(recipe, mesh_over(devices), state_like(recipe, question.vocabulary))
     return step

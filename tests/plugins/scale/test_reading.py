@@ -124,7 +124,7 @@ def test_what_moves_along_some_axes_has_their_links_alone(kind: str, group: int,
     """A chip of v5p has six links, two an axis."""
     item = Collective(kind, "u16", 1e9, 1, group)
     answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [ProgramAnswer(name="gather_layer", collectives=[item])])
-    _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0).seconds
+    _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0, by_layer=True).seconds
     assert moving == pytest.approx(bytes_received(item) / (CHIPS["v5p"].link * links / 6))
 
 
@@ -176,5 +176,5 @@ def test_what_lies_on_a_chip_is_counted_once_of_a_program_that_is_not_made_too(m
     monkeypatch.setattr(child, "version", lambda name: "0")
     made = child.beside(child.AnswerCache(Question({}, "v5e:2x4", 64)).compiled(TooLarge()), 6 * 2**30)
     answer = SlicePrograms("TPU v5 lite", 8, 6 * 2**30, 2**30, 0, [made])
-    found = Forecast("v5e:2x4", CHIPS["v5e"], answer, 1.0)
+    found = Forecast("v5e:2x4", CHIPS["v5e"], answer, 1.0, by_layer=False)
     assert not found.fits and found.hbm(made) == 21 * 2**30

@@ -221,6 +221,7 @@ STAND_IN = {
     "test_copies.py _spread": "its bytes are part of what a collection is",
     "test_sources.py _expression": "its bytes are part of what a collection is",
     "test_digesting.py _together": "its bytes are part of what a training is",
+    "hashed_once.py _file_digest": "its bytes are part of what a training is",
     "test_taken_apart.py _OPERATIONS": "its bytes are part of what a training is",
 }
 """Private names of ours that tests read, in files whose digest is part of identities, or as a cache or a clock. What a test

@@ -69,12 +69,12 @@ class MemoryStorage:
                 yield Detail(name, len(data), self.times.get(name, 0.0))
 
     def create(self, name: str, data: bytes) -> None:
-        with self._write(name, [(name, data)]):
+        with self.change(name, [(name, data)]):
             if name in self.files:
                 raise AlreadyExists("the name is taken", where=name)
 
     def ensure(self, name: str, data: bytes) -> None:
-        with self._write(name, [(name, data)]):
+        with self.change(name, [(name, data)]):
             self._check_same(name, data)
 
     def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
@@ -82,12 +82,12 @@ class MemoryStorage:
         if not pending:
             return
         half = pending[: len(pending) // 2]
-        with self._write(pending[0][0], pending, torn=half):
+        with self.change(pending[0][0], pending, torn=half):
             for name, data in pending:
                 self._check_same(check_name(name), data)
 
     def replace(self, name: str, data: bytes) -> None:
-        with self._write(name, [(name, data)]):
+        with self.change(name, [(name, data)]):
             pass
 
     def write_at(self, name: str, offset: int, data: bytes) -> None:
@@ -95,7 +95,7 @@ class MemoryStorage:
         whole = present[:offset] + data + present[offset + len(data) :]
         half = len(data) // 2
         torn = present[:offset] + data[:half] + present[offset + half :]
-        with self._write(name, [(name, whole)], torn=[(name, torn)]):
+        with self.change(name, [(name, whole)], torn=[(name, torn)]):
             if len(present) < offset:
                 raise Conflict(
                     "a journal is shorter than its writer knows",
@@ -118,12 +118,12 @@ class MemoryStorage:
 
     def rename(self, name: str, to: str) -> None:
         data = self.read(name)
-        with self._write(name, [(to, data)]) as effective:
+        with self.change(name, [(to, data)]) as effective:
             if effective:
                 self.files.pop(name, None)
 
     def remove(self, *names: str) -> None:
-        with self._write(" ".join(names), []) as effective:
+        with self.change(" ".join(names), []) as effective:
             if effective:
                 for name in names:
                     self.files.pop(check_name(name), None)
@@ -156,7 +156,7 @@ class MemoryStorage:
             raise Conflict("other bytes are there already", where=name)
 
     @contextmanager
-    def _write(
+    def change(
         self, name: str, items: Sequence[tuple[str, bytes]], *, torn: Sequence[tuple[str, bytes]] = ()
     ) -> Iterator[bool]:
         """One write: let the caller check, then apply it. ``torn``: what there would be if the process died within; the value:

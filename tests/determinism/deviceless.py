@@ -28,8 +28,8 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
+from marin.plugins.exact.guarded import unguarded
 from marin.plugins.exact.step import gradient_of
-from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.optimizers.rule import optimizer
 from marin.training.state import state_like

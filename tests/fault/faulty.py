@@ -52,7 +52,7 @@ class FaultyStorage(MemoryStorage):
         self._faults.clear()
 
     @contextmanager
-    def _write(
+    def change(
         self, name: str, items: Sequence[tuple[str, bytes]], *, torn: Sequence[tuple[str, bytes]] = ()
     ) -> Iterator[bool]:
         self._check_writable()
@@ -61,7 +61,7 @@ class FaultyStorage(MemoryStorage):
             self.writes += 1
             whole = fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER)
             if whole:
-                with super()._write(name, items):
+                with super().change(name, items):
                     yield True
             else:
                 yield False

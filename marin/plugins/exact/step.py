@@ -29,13 +29,12 @@ from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.plugins.exact.compiled import Exact, exact
-from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.devices import check_batch, check_shares
+from marin.plugins.exact.guarded import MINUS_ZERO, unguarded
 from marin.plugins.exact.integers import Products
-from marin.plugins.exact.plugin import check_batch, check_shares
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.stacks import Stacks, stack_of
-from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.optimizers.rule import optimizer
@@ -253,7 +252,7 @@ class ExactStep(Step):
         }
 
     def foreign_products(self) -> list[str]:
-        """Products that the processor could contract with a sum (:mod:`marin.plugins.exact.unguarded`): none, or the compiler
+        """Products that the processor could contract with a sum (:mod:`marin.plugins.exact.guarded`): none, or the compiler
         took a guard away. Products of whole numbers are the same everywhere."""
         return [line for one in self.named.values() for line in unguarded(one.as_text())]
 

@@ -1,4 +1,4 @@
-"""Which of XLA's passes made a product that meets a sum unguarded (marin/plugins/exact/unguarded.py names no pass).
+"""Which of XLA's passes made a product that meets a sum unguarded (marin/plugins/exact/guarded.py names no pass).
 
     python tests/plugins/exact/passes.py PROGRAM...
 
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marin.plugins.exact.unguarded import unguarded
+from marin.plugins.exact.guarded import unguarded
 
 DUMP = "--xla_dump_hlo_pass_re=.* --xla_dump_hlo_as_text --xla_dump_to="
 _TEXT = re.compile(r"^(module_\d+\.[^.]+)\.(?:(\d+)\.(.+)|(before_optimizations)|(cpu_after_optimizations))\.txt$")

@@ -12,8 +12,7 @@ import pytest
 from jax import lax
 
 from marin.plugins.exact.compiled import exact
-from marin.plugins.exact.guarded import MINUS_ZERO
-from marin.plugins.exact.unguarded import unguarded
+from marin.plugins.exact.guarded import MINUS_ZERO, unguarded
 
 ROWS = jax.ShapeDtypeStruct((4, 33), jnp.float32)
 Z = jax.ShapeDtypeStruct((), jnp.float32)

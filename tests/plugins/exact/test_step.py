@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from ledger import LedgerError
 from marin.errors import UsageError
 from marin.plugins.exact import reference
+from marin.plugins.exact.stacks import axis_over
 from marin.plugins.exact.step import ExactStep, gradient_of, shares_of, update_of
 from marin.process.arithmetic import check_devices
 from marin.recipe.form.optimizer import completed
@@ -309,6 +310,23 @@ def test_no_device_need_have_all_layers(on_two_devices: Callable[[str], list[flo
     assert len(found) == 12
     for equal, stacks, pieces, memory in zip(*(found[place::4] for place in range(4)), strict=True):
         assert equal == 1 and stacks > 0 and pieces == 0 and memory < 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "devices", "axis"),
+    [
+        ((4, 8, 5), 8, 1),
+        ((4, 2, 6, 8), 4, 3),
+        ((4, 3, 5), 2, None),
+        ((4, 3), 2, None),
+        ((4, 6), 2, 1),
+        ((4, 2, 3, 6), 4, None),
+    ],
+)
+def test_a_layer_lies_by_whole_rows_of_its_slices_or_by_its_last_axis(
+    shape: tuple[int, ...], devices: int, axis: int | None
+) -> None:
+    assert axis_over(shape, devices) == axis
 
 
 @pytest.mark.parametrize(

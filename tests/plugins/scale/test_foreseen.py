@@ -42,7 +42,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             ProgramAnswer(name="square", computes=True, identity="sha256:b", transient=10**9),
         ]
         made = SlicePrograms(chip.kind, 4, 2 * 10**9, 10**9, 4 * 10**9 if "2x4" in topology else 0, programs)
-        return compiled.Forecast(topology, chip, made, 1e12)
+        return compiled.Forecast(topology, chip, made, 1e12, by_layer=False)
 
     monkeypatch.setattr(compiled, "forecast", answer)
     return asked

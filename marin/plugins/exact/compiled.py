@@ -29,28 +29,28 @@ NAN = np.float32(np.nan)
 Array = Any
 
 
-class Lying:
-    """How the arrays of a ``scan`` lie on a mesh: of no bit, and here as the compiler likes. Each method takes an array and gives
-    the same numbers. ``shape``: of all rows together."""
+class Placement:
+    """Where the arrays of a ``scan`` are on a mesh, which decides no bit; here, where the compiler likes. Each method takes an
+    array and gives the same numbers. ``shape``: of all rows together."""
 
     def rows(self, x: Array) -> Array:
-        """What is gone through, row by row."""
+        """What the loop takes, all rows."""
         return x
 
     def row(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """One row of that, where it is used."""
+        """One row of it, in the loop's body."""
         return x
 
     def result(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """One row of what comes out."""
+        """One row of a result, in the loop's body."""
         return x
 
-    def carried(self, x: Array) -> Array:
-        """What goes from turn to turn."""
+    def carry(self, x: Array) -> Array:
+        """What one turn leaves to the next."""
         return x
 
 
-ANYWHERE = Lying()
+ANYWHERE = Placement()
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Exact:
     shape: Any
     products: Products = "chosen"
 
-    def __call__(self, z: Array, *arguments: Any, key: Array | None = None, lying: Lying = ANYWHERE) -> Any:
-        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key`` and ``lying``:
+    def __call__(self, z: Array, *arguments: Any, key: Array | None = None, placement: Placement = ANYWHERE) -> Any:
+        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key`` and ``placement``:
         as :func:`run` has them."""
         with jax.enable_x64(True):
-            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products, key, lying)
+            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products, key, placement)
         return jax.tree.unflatten(jax.tree.structure(self.shape), outputs)
 
     def jitted(self, **options: Any) -> Callable[..., Any]:
@@ -101,20 +101,20 @@ def run(
     inputs: Sequence[Array],
     products: Products = "chosen",
     key: Array | None = None,
-    lying: Lying = ANYWHERE,
+    placement: Placement = ANYWHERE,
 ) -> list[Array]:
     """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits
     (0x7fc00000). ``inputs`` and what is returned are as the program's forms say.
 
     ``key``: uint32[2], seed and train step, of the random bits where factors are rounded stochastically.
-    ``lying``: how the arrays of a ``scan`` lie on a mesh; a program says nothing of that.
+    ``placement``: how the arrays of a ``scan`` lie on a mesh; a program says nothing of that.
     """
     to = Guarded(z)
     given = [
         to.rule(jnp.asarray(x, F)) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.inputs), inputs, strict=True)
     ]
-    found = _body(_Tracing(to, products, key, lying), program, given)
+    found = _body(_Tracing(to, products, key, placement), program, given)
     return [
         jnp.where(x != x, NAN, x) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.outputs), found, strict=True)
@@ -126,7 +126,7 @@ class _Tracing:
     to: Guarded
     products: Products
     key: Array | None
-    lying: Lying
+    placement: Placement
 
 
 def _body(tracing: _Tracing, program: Program, inputs: Sequence[Array]) -> list[Array]:
@@ -145,21 +145,21 @@ def _body(tracing: _Tracing, program: Program, inputs: Sequence[Array]) -> list[
 
 
 def _scan(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]:
-    consts, carried, lying = _int(one, "constants"), _int(one, "carried"), tracing.lying
+    consts, carried, placement = _int(one, "constants"), _int(one, "carried"), tracing.placement
     through, (body,) = values[consts + carried :], one.bodies
     length = _int(one, "length")
     results = [(length, *form.shape) for form in body.of(body.outputs)[carried:]]
 
     def step(carry: Sequence[Array], rows: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        own = [lying.row(row, x.shape) for row, x in zip(rows, through, strict=True)]
+        own = [placement.row(row, x.shape) for row, x in zip(rows, through, strict=True)]
         found = _body(tracing, body, [*values[:consts], *carry, *own])
-        made = [lying.result(x, shape) for x, shape in zip(found[carried:], results, strict=True)]
-        return [lying.carried(x) for x in found[:carried]], made
+        made = [placement.result(x, shape) for x, shape in zip(found[carried:], results, strict=True)]
+        return [placement.carry(x) for x in found[:carried]], made
 
     last, stacked = lax.scan(
         step,
-        [lying.carried(x) for x in values[consts : consts + carried]],
-        [lying.rows(x) for x in through],
+        [placement.carry(x) for x in values[consts : consts + carried]],
+        [placement.rows(x) for x in through],
         length=length,
         reverse=bool(one.settings["reverse"]),
     )

@@ -68,12 +68,12 @@ class ExactStep(Step):
         self._stacks = Stacks(self.layout, mesh, self._shared_out)
         self._shares = shares_of(self.layout.named, shared, mesh.shape.get(EXPERT, 1))
         self._example = example
-        self._gradient = self._multiplying(gradient_of(recipe, self.layout))
+        self._gradient = self._with_products(gradient_of(recipe, self.layout))
         blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
-        self._blank = blank and self._multiplying(blank)
+        self._blank = blank and self._with_products(blank)
         self._programs = self._compiled()
 
-    def _multiplying(self, of: Exact) -> Exact:
+    def _with_products(self, of: Exact) -> Exact:
         return replace(of, products=self.products)
 
     def _compile(self, lowered: jax.stages.Lowered) -> Program:
@@ -84,15 +84,15 @@ class ExactStep(Step):
         whole, axes = NamedSharding(self.mesh, P()), self.mesh.axis_names
         lying = [NamedSharding(self.mesh, share) for share in self._shares]
         by_matrix = jax.tree.unflatten(jax.tree.structure(layout.named), lying)
-        update = self._multiplying(update_of(recipe, layout))
+        update = self._with_products(update_of(recipe, layout))
 
         def gradient_by(of: Exact) -> Any:
             def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
-                gathered = self._gathered(rows)
+                gathered = self._parameters(rows)
                 if {TENSOR, EXPERT} & {*self.mesh.axis_names}:
                     gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
-                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._stacks)
-                return self._left(grads), *scalars
+                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), placement=self._stacks)
+                return self._gradient_slices(grads), *scalars
 
             return gradient
 
@@ -147,7 +147,7 @@ class ExactStep(Step):
         give_back_memory()
         return programs
 
-    def _gathered(self, rows: Leaves) -> Any:
+    def _parameters(self, rows: Leaves) -> Any:
         """The model's tree from the slices of its parameters: whole on each device, but for stacks that lie over them."""
         layout, everywhere = self.layout, NamedSharding(self.mesh, P())
         arrays = [
@@ -158,7 +158,7 @@ class ExactStep(Step):
         ]
         return jax.tree.unflatten(jax.tree.structure(layout.named), arrays)
 
-    def _left(self, grads: Leaves) -> Leaves:
+    def _gradient_slices(self, grads: Leaves) -> Leaves:
         """The slices of a gradient."""
         layout = self.layout
         return tuple(

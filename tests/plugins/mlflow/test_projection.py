@@ -349,16 +349,16 @@ def test_a_new_database_is_a_copy_of_one_that_mlflow_made_and_a_damaged_one_is_m
     monkeypatch.setenv("MARIN_CACHE", str(tmp_path / "cache"))
     by_mlflow, by_itself = list[Path](), tmp_path / "by itself"
 
-    def made(folder: Path) -> None:  # what MLflow makes takes two seconds
+    def make_tables(folder: Path) -> None:  # in place of MLflow, which takes two seconds
         by_mlflow.append(folder)
         shutil.copyfile(by_itself / "mlflow.db", folder / "mlflow.db")
 
-    def begun(name: str, begin: Callable[[Path], object]) -> list[object]:
+    def tables(name: str, begin: Callable[[Path], object]) -> list[object]:
         (tmp_path / name).mkdir()
         begin(tmp_path / name)
-        with contextlib.closing(sqlite3.connect(tmp_path / name / "mlflow.db")) as made:
+        with contextlib.closing(sqlite3.connect(tmp_path / name / "mlflow.db")) as connection:
             return [
-                made.execute(query).fetchall()
+                connection.execute(query).fetchall()
                 for query in (
                     "SELECT kept.name, part.name, part.type, part.'notnull', part.pk FROM sqlite_master AS kept,"
                     " pragma_table_info(kept.name) AS part WHERE kept.name <> 'marin_shelf' ORDER BY 1, 2",
@@ -367,15 +367,15 @@ def test_a_new_database_is_a_copy_of_one_that_mlflow_made_and_a_damaged_one_is_m
                 )
             ]
 
-    def connected(name: str) -> list[object]:
-        return begun(name, lambda folder: database_module.connect(folder).close())
+    def projection(name: str) -> list[object]:
+        return tables(name, lambda folder: database_module.connect(folder).close())
 
-    expected = begun("by itself", database_module.make_tables)
-    monkeypatch.setattr(database_module, "make_tables", made)
-    assert connected("first") == connected("second") == expected and len(by_mlflow) == 1
+    expected = tables("by itself", database_module.make_tables)
+    monkeypatch.setattr(database_module, "make_tables", make_tables)
+    assert projection("first") == projection("second") == expected and len(by_mlflow) == 1
     (kept,) = (tmp_path / "cache" / "mlflow").iterdir()
     kept.write_bytes(kept.read_bytes()[:50_000])
-    assert connected("third") == connected("fourth") == expected and len(by_mlflow) == 2
+    assert projection("third") == projection("fourth") == expected and len(by_mlflow) == 2
 
 
 def test_another_schema_of_mlflow_is_refused_before_anything_is_written(

@@ -102,7 +102,6 @@ from ledger.storage import open_storage as open_storage
 from ledger.storage.brokered import in_thread as in_thread
 from ledger.storage.brokered import serving as serving
 from ledger.storage.failure import DISK_FULL as DISK_FULL
-from ledger.storage.memory import MemoryStorage as MemoryStorage
 from ledger.storage.once import Once as Once
 from ledger.storage.ownership import check_own as check_own
 from ledger.storage.plain import open_plain as open_plain

@@ -37,7 +37,6 @@ from ledger import (
     Log,
     LogMirror,
     LogReader,
-    MemoryStorage,
     add_signatures,
     create_key,
     load_signer,
@@ -50,6 +49,7 @@ from ledger.witness.server import WitnessServer
 from ledger.witness.subtree import SubtreeRequest
 from ledger.witness.witness import Witness, WitnessRequest
 from marin.plugins.mlflow.server.gate import Gate
+from tests.ledger.memory import MemoryStorage
 
 PROJECT = Path(__file__).resolve().parent.parent
 WITNESS = json.loads((PROJECT / "ledger/witness/openapi.json").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from bench.figure import Figure, best_seconds
-from ledger import MemoryStorage, PosixStorage, Store, copy_artifacts
+from ledger import PosixStorage, Store, copy_artifacts
 from ledger.store.packs.packing import cut_by_content
 
 MIB = 1024 * 1024
@@ -56,10 +56,10 @@ def measure(size: int, edits: int) -> list[Figure]:
     before, after = b"".join(lines), b"".join(edited(lines, edits))
     figures = []
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(PosixStorage(Path(folder)))
+        store = Store(PosixStorage(Path(folder, "local")))
         first, second = store.put_bytes(before).digest, store.put_bytes(after).digest
         for cut in ("whole", "content"):
-            remote = Store(MemoryStorage())
+            remote = Store(PosixStorage(Path(folder, cut)))
             copy_artifacts(store, remote, [first], cut=cut)
             sent = copy_artifacts(store, remote, [second], cut=cut).size
             figures.append(Figure(f"sent again after {edits} edits, {cut}", sent / len(after), "of the corpus"))

@@ -21,16 +21,7 @@ import numpy as np
 import tensorstore
 import zstandard
 
-from ledger import (
-    MemoryStorage,
-    PosixStorage,
-    StateManifest,
-    Store,
-    describe_state,
-    load_slices,
-    packed_size,
-    put_slices,
-)
+from ledger import PosixStorage, StateManifest, Store, describe_state, load_slices, packed_size, put_slices
 from ledger.store.packs.packing import ZSTD_LEVEL
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
@@ -82,7 +73,7 @@ def measure(root: str | None, run: str) -> Iterator[Row]:
             back = load_slices(store, tree)
             read_seconds = time.perf_counter() - started
             assert describe_state(back).digest == manifest.digest, "packed and read back, a state is the same bits"
-            alone = Store(MemoryStorage())
+            alone = Store(PosixStorage(base / f"alone-{saved.step}"))
             zstd = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
             yield Row(
                 saved.step,

@@ -3,8 +3,9 @@
 import pytest
 from buckets import Bucket
 
-from ledger import MemoryStorage, PosixStorage, Storage, open_storage
+from ledger import PosixStorage, Storage, open_storage
 from ledger.testing import STORAGE_CHECKS
+from tests.ledger.memory import MemoryStorage
 
 
 @pytest.fixture(params=["posix", "memory", "s3", "s3, guarded", "gcs", "gcs, guarded"])

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ledger import MemoryStorage, StorageFailed
+from ledger import StorageFailed
+from tests.ledger.memory import MemoryStorage
 
 
 class Fault(enum.Enum):

@@ -20,6 +20,7 @@ import os, subprocess, sys
 from pathlib import Path
 from ledger import *
 from ledger import PART_SIZE
+from tests.ledger.memory import MemoryStorage
 base = Path(sys.argv[1])
 disk = base / "disk"
 disk.mkdir()

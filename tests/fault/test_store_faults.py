@@ -17,21 +17,12 @@ from pathlib import Path
 import pytest
 from drawn import Tenth
 
-from ledger import (
-    PART_SIZE,
-    LedgerError,
-    MemoryStorage,
-    PosixStorage,
-    Refused,
-    StorageFailed,
-    Store,
-    collect_garbage,
-    copy_artifacts,
-)
+from ledger import PART_SIZE, LedgerError, PosixStorage, Refused, StorageFailed, Store, collect_garbage, copy_artifacts
 from ledger.store.layout import PACKFILES
 from ledger.store.trees import checkout, intake
 from ledger.store.workers import manyfiles
 from tests.fault.faulty import Fault, FaultyStorage, ProcessKilled
+from tests.ledger.memory import MemoryStorage
 
 BIG = hashlib.shake_128(b"fault").digest(PART_SIZE + 4321)
 FILES = {"a": b"alpha", "b/c": b"beta", "b/d": b"alpha", "big": BIG}

@@ -9,10 +9,11 @@ import hashlib
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, LedgerError, Log, LogCheckpoint, LogReader, MemoryStorage, Signer, check
+from ledger import Draft, LedgerError, Log, LogCheckpoint, LogReader, Signer, check
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.layout import entries_path, tile_path
 from ledger.format.tlog import TileEdge, all_tiles, leaf_hash
+from tests.ledger.memory import MemoryStorage
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 KEYS = [SIGNER.verifier]

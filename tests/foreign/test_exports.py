@@ -12,13 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from programs import ask
 from time_authority import serving_authority
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, create_key, stamp_checkpoint
+from ledger import Draft, Log, LogReader, Signer, create_key, stamp_checkpoint
 from marin.history.runs import load, resolve, stream_of
 from marin.plugins.sharing.in_toto import bundle
 from marin.plugins.sharing.model_signing import sign_model
 from marin.plugins.sharing.oci import write_oci
 from marin.record import events
 from marin.record.creation import create_root
+from tests.ledger.memory import MemoryStorage
 
 MODEL = {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)) * 99, "tokenizer.json": b"{}\n"}
 PROVENANCE = "https://slsa.dev/provenance/v1"

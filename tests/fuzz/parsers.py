@@ -30,7 +30,6 @@ from ledger import (
     Log,
     LogCheckpoint,
     LogReader,
-    MemoryStorage,
     Signer,
     Store,
     WitnessPolicy,
@@ -109,6 +108,7 @@ from marin.record.trust.pins import Pin, read_pin
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
 from marin.training.tokens.stored import StoredArray
+from tests.ledger.memory import MemoryStorage
 
 PROJECT = Path(__file__).parents[2]
 GOLDEN = PROJECT / "tests" / "golden"

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger import Log, LogClient, LogService, MemoryStorage, Witness, WitnessServer
+from ledger import Log, LogClient, LogService, Witness, WitnessServer
+from tests.ledger.memory import MemoryStorage
 
 from .parsers import SIGNER
 from .test_parsers import _edit, edited

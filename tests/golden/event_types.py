@@ -23,20 +23,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis.strategies import from_regex
 from msgspec import inspect
 
-from ledger import (
-    Draft,
-    Log,
-    LogReader,
-    MemoryStorage,
-    Signer,
-    enrol_author,
-    make_certificate,
-    make_proof,
-    revoke_author,
-    sign_drafts,
-)
+from ledger import Draft, Log, LogReader, Signer, enrol_author, make_certificate, make_proof, revoke_author, sign_drafts
 from ledger.log.vouching.events import possession_text
 from marin.kinds.known import own_kinds
+from tests.ledger.memory import MemoryStorage
 
 BODIES = {kind.type: kind.body for kind in own_kinds()}
 FOLDER = Path(__file__).parent / "events"

@@ -17,7 +17,6 @@ from ledger import (
     Log,
     LogProof,
     LogReader,
-    MemoryStorage,
     PosixStorage,
     Signer,
     VerifierKey,
@@ -29,6 +28,7 @@ from ledger.audit.inventory import ENTRIES, parse_tile_path
 from ledger.format.layout import tile_path
 from ledger.format.tlog import Tile, leaf_hash
 from ledger.log.journal import Record
+from tests.ledger.memory import MemoryStorage
 
 KEPT = Path(__file__).parent / "log"
 SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()

@@ -13,7 +13,6 @@ import pytest
 
 import ledger
 from ledger import (
-    MemoryStorage,
     PosixStorage,
     Store,
     Tampered,
@@ -24,6 +23,7 @@ from ledger import (
     tensor_digest,
 )
 from ledger.store.packs.packing import Chunks, Planes
+from tests.ledger.memory import MemoryStorage
 
 SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()
 SECTION = SPEC[SPEC.index("## Artifact store") :]

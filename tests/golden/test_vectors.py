@@ -13,7 +13,6 @@ from ledger import (
     Event,
     LogProof,
     Manifest,
-    MemoryStorage,
     Store,
     VerifierKey,
     canonical_digest,
@@ -29,6 +28,7 @@ from ledger.store.layout import blob_name
 from ledger.store.packs.packfile import check_packfile
 from marin.plugins.exact import reference
 from tests.golden.vectors_made import FOLDER, LISTS, all_programs, index
+from tests.ledger.memory import MemoryStorage
 
 
 def read(name: str) -> Any:

@@ -3,7 +3,8 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Log, MemoryStorage, PosixStorage, Signer
+from ledger import Log, PosixStorage, Signer
+from tests.ledger.memory import MemoryStorage
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ from ledger import (
     Draft,
     Log,
     LogReader,
-    MemoryStorage,
     Signer,
     Storage,
     StorageFailed,
@@ -32,6 +31,7 @@ from ledger import (
 from ledger.audit import entries as audit
 from ledger.format.layout import LOG, journal_path
 from ledger.log.keys import signer_of
+from tests.ledger.memory import MemoryStorage
 
 HASHES = st.integers(0, 3) | st.integers(2**62, 2**62 + 2) | st.integers(2**64 - 3, 2**64 - 1)
 

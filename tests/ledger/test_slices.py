@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ledger import (
     LedgerError,
     Malformed,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Refused,
@@ -29,6 +28,7 @@ from ledger import (
 )
 from ledger.store.parts import PART_SIZE
 from ledger.tensors.slices import slice_bytes
+from tests.ledger.memory import MemoryStorage
 
 RANDOM = np.random.default_rng(17)
 STATE = {

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.plugins.rl import rewards as own_rewards
 from marin.plugins.rl import rollouts as own_rollouts
 from marin.plugins.rl.record import hex_floats, read_record
@@ -36,6 +36,7 @@ from marin.verify.segments.compare import MEASURED
 from tests.adversary.forgeries.bench import How, Row, shortened
 from tests.adversary.forgeries.registry import OF_REWARDS
 from tests.adversary.forgeries.workshop import Changes, changes
+from tests.ledger.memory import MemoryStorage
 
 VOCABULARY = 260
 GIVEN = {

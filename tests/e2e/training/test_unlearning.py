@@ -21,7 +21,7 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from sessions import new_cache
 
-from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
+from ledger import Cosigner, LogProof, Witness, WitnessServer, verify_proof
 from marin.errors import UsageError
 from marin.export.envelope import public_key
 from marin.history.runs import load, run_ids
@@ -36,6 +36,7 @@ from marin.verify.verification import Options, Verification
 from tests.adversary.forgeries.workshop import OTHER, Shop
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, RECIPE, Unlearned, trained_of
+from tests.ledger.memory import MemoryStorage
 
 pytestmark = pytest.mark.long(together="unlearning", seconds=50)
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "unlearning.md"

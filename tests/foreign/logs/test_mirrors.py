@@ -32,7 +32,6 @@ from ledger import (
     Log,
     LogMirror,
     LogReader,
-    MemoryStorage,
     PosixStorage,
     Signer,
     Unverified,
@@ -51,6 +50,7 @@ from ledger import (
 from ledger.format.note import parse_note
 from ledger.format.tlog import verify_inclusion
 from ledger.witness.consistency import verify_consistency
+from tests.ledger.memory import MemoryStorage
 
 SEED = bytes(range(32))
 TESSERA = os.environ.get("MARIN_FOREIGN_TESSERA", "")

@@ -17,7 +17,6 @@ from ledger import (
     Draft,
     Log,
     LogReader,
-    MemoryStorage,
     PosixStorage,
     Signer,
     Tampered,
@@ -28,6 +27,7 @@ from ledger import (
     check,
     check_witnessed,
 )
+from tests.ledger.memory import MemoryStorage
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw()

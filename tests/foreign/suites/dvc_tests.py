@@ -20,9 +20,10 @@ from dvc.testing.fixtures import *  # noqa: F403
 from dvc.testing.remote_tests import TestRemote
 from dvc.testing.tmp_dir import TmpDir
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.plugins.sharing.dvc import REMOTE, write_dvc
 from marin.record.events import Output
+from tests.ledger.memory import MemoryStorage
 
 sys.path.insert(0, os.environ["MARIN_DVC_SOURCE"])  # DVC itself is imported by now: the installed one
 from tests.func.api.test_data import test_missing, test_open_granular

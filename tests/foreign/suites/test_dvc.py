@@ -14,9 +14,10 @@ from dvc_objects.errors import ObjectFormatError
 from dvc_objects.fs.local import LocalFileSystem
 from programs import ask
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.plugins.sharing.dvc import REMOTE, write_dvc
 from marin.record.events import Output
+from tests.ledger.memory import MemoryStorage
 
 MODEL = {
     "config.json": b'{"a": 1}\n',

@@ -16,7 +16,6 @@ from ledger import (
     LedgerError,
     Log,
     LogReader,
-    MemoryStorage,
     Refused,
     Signer,
     check,
@@ -30,6 +29,7 @@ from ledger import (
 )
 from ledger.authors.authority import Authority
 from ledger.authors.enrolment import STATEMENTS
+from tests.ledger.memory import MemoryStorage
 
 ORIGIN = "log.example/authors"
 

@@ -13,7 +13,8 @@ import tensorstore
 from buckets import Bucket
 from safetensors.numpy import load_file, save_file
 
-from ledger import MemoryStorage, Store, describe_state, load_slices, put_slices
+from ledger import Store, describe_state, load_slices, put_slices
+from tests.ledger.memory import MemoryStorage
 
 RNG = np.random.default_rng(11)
 STATE: dict[str, np.ndarray] = {

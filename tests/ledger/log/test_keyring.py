@@ -10,7 +10,6 @@ from ledger import (
     LogCheckpoint,
     LogReader,
     Malformed,
-    MemoryStorage,
     Refused,
     Signer,
     Unverified,
@@ -24,6 +23,7 @@ from ledger import (
     verify_proof,
 )
 from ledger.format.checkpoint import open_checkpoint
+from tests.ledger.memory import MemoryStorage
 
 
 def key(number, name="log.example/test"):

@@ -18,7 +18,6 @@ from ledger import (
     Locked,
     Log,
     LogReader,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Refused,
@@ -28,6 +27,7 @@ from ledger import (
     check,
 )
 from ledger.format.tlog import leaf_hash
+from tests.ledger.memory import MemoryStorage
 
 
 def drafts(count, stream="run/1", start=0):

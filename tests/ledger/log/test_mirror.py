@@ -2,7 +2,8 @@
 
 import pytest
 
-from ledger import Conflict, Draft, LedgerError, Log, LogReader, MemoryStorage, Tampered, check, mirror_log
+from ledger import Conflict, Draft, LedgerError, Log, LogReader, Tampered, check, mirror_log
+from tests.ledger.memory import MemoryStorage
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from ledger import Conflict, Draft, Log, LogReader, MemoryStorage, OutOfSequence, StorageFailed, check
+from ledger import Conflict, Draft, Log, LogReader, OutOfSequence, StorageFailed, check
 from ledger.errors import LedgerError
 from ledger.service.server import GroupCommit
+from tests.ledger.memory import MemoryStorage
 
 
 def drafts(*numbers: int, stream="s"):

@@ -18,7 +18,6 @@ from ledger import (
     LogProof,
     LogReader,
     Malformed,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Projection,
@@ -35,6 +34,7 @@ from ledger import (
 )
 from ledger.format.tlog import leaf_hash, root_of, verify_inclusion
 from ledger.witness.consistency import verify_consistency
+from tests.ledger.memory import MemoryStorage
 
 SIZE = 600
 

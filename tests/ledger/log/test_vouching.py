@@ -16,7 +16,6 @@ from ledger import (
     Log,
     LogReader,
     Malformed,
-    MemoryStorage,
     Refused,
     Signer,
     Unavailable,
@@ -32,6 +31,7 @@ from ledger import (
     rotate_key,
     vouch_for,
 )
+from tests.ledger.memory import MemoryStorage
 
 KEY = ec.derive_private_key(7, ec.SECP256R1())
 OTHER = ec.derive_private_key(8, ec.SECP256R1())

@@ -22,7 +22,6 @@ from ledger import (
     LogMirror,
     LogReader,
     Malformed,
-    MemoryStorage,
     PosixStorage,
     Refused,
     Signer,
@@ -48,6 +47,7 @@ from ledger.mirror.entries import MirrorInfo
 from ledger.witness.upload import bytes_upload
 from ledger.witness.witness import WitnessRequest
 from tests.ledger.format.test_tlog import oracle_subtree_proof
+from tests.ledger.memory import MemoryStorage
 
 OURS = Cosigner("mirror.example/m", MLDSA44PrivateKey.from_seed_bytes(bytes([9]) * 32))
 OTHER = Cosigner("mirror.example/m", MLDSA44PrivateKey.from_seed_bytes(bytes([8]) * 32))

@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ledger import Malformed, MemoryStorage, NotFound, Refused, StorageFailed, open_storage, serving
+from ledger import Malformed, NotFound, Refused, StorageFailed, open_storage, serving
 from ledger.storage.brokered import BROKER_VARIABLE, BrokeredStorage
 from ledger.storage.posix import PosixStorage
+from tests.ledger.memory import MemoryStorage
 
 
 @pytest.fixture

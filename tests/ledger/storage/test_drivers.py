@@ -12,7 +12,7 @@ from ledger.storage.https import HttpsStorage
 
 def _installed(folder: Path, points: str) -> None:
     (folder / "drivers.py").write_text(
-        "from ledger import MemoryStorage\n"
+        "from tests.ledger.memory import MemoryStorage\n"
         "class Opened(MemoryStorage):\n"
         "    def __init__(self, address, *, readonly):\n"
         "        super().__init__()\n"

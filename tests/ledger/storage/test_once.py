@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import SETTLED, MemoryStorage, NotFound, Once, Refused
+from ledger import SETTLED, NotFound, Once, Refused
+from tests.ledger.memory import MemoryStorage
 
 BLOBS = [f"store/blobs/sha256/{number:02x}/{'0' * 62}" for number in range(8)]
 

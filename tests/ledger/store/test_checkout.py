@@ -11,7 +11,6 @@ from ledger import (
     CheckedOut,
     Manifest,
     ManifestEntry,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Refused,
@@ -20,6 +19,7 @@ from ledger import (
     Tampered,
 )
 from ledger.store.layout import blob_name, tree_name
+from tests.ledger.memory import MemoryStorage
 
 FILES = {"a.txt": b"alpha", "sub/b.bin": bytes(range(256)) * 8192, "sub/deep/empty": b"", "run.sh": b"#!/bin/sh\n"}
 

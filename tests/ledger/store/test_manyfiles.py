@@ -12,17 +12,7 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    Malformed,
-    MemoryStorage,
-    NotFound,
-    PosixStorage,
-    Refused,
-    StorageFailed,
-    Store,
-    Tampered,
-    open_storage,
-)
+from ledger import Malformed, NotFound, PosixStorage, Refused, StorageFailed, Store, Tampered, open_storage
 from ledger.storage import group
 from ledger.store.blobs import hashing
 from ledger.store.layout import BLOBS, PACKFILES, digest_of
@@ -33,6 +23,7 @@ from ledger.store.trees import intake
 from ledger.store.trees.manifest import plain_files
 from ledger.store.trees.paths import check_tree
 from ledger.store.workers import manyfiles
+from tests.ledger.memory import MemoryStorage
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,6 @@ from ledger import (
     LedgerError,
     Manifest,
     ManifestEntry,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Store,
@@ -38,6 +37,7 @@ from ledger.store.packs.packing import Chunks
 from ledger.store.parts import HEADER
 from ledger.store.workers import fileworker, manyfiles
 from ledger.store.workers.fileworker import PackWriter
+from tests.ledger.memory import MemoryStorage
 
 DAY = 86400.0
 BLOBS = [f"blob {number}".encode() * (number + 1) for number in range(20)] + [b""]

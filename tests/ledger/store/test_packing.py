@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from ledger import (
     PART_SIZE,
     Malformed,
-    MemoryStorage,
     PosixStorage,
     Store,
     Tampered,
@@ -45,6 +44,7 @@ from ledger.store.packs.packing import (
     restored,
 )
 from ledger.store.transfer import chunks_of
+from tests.ledger.memory import MemoryStorage
 
 CUTS = [
     301606,

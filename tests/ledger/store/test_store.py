@@ -16,7 +16,6 @@ from ledger import (
     Malformed,
     Manifest,
     ManifestEntry,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Refused,
@@ -29,6 +28,7 @@ from ledger.store.blobs import hashing
 from ledger.store.blobs.hashing import hash_bytes, hash_file, hash_stream
 from ledger.store.layout import STAT_CACHE, blob_name, parts_name, tree_name
 from ledger.store.parts import PartHashes
+from tests.ledger.memory import MemoryStorage
 
 BIG = PART_SIZE * 2 + 12345
 

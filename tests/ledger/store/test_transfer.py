@@ -12,7 +12,6 @@ from buckets import Bucket
 
 from ledger import (
     PART_SIZE,
-    MemoryStorage,
     NotFound,
     PosixStorage,
     Progress,
@@ -28,6 +27,7 @@ from ledger.store.blobs.blobs import Blobs
 from ledger.store.blobs.hashing import Hashed, hash_bytes
 from ledger.store.layout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
 from ledger.store.packs.packing import Chunks
+from tests.ledger.memory import MemoryStorage
 
 BIG = hashlib.shake_128(b"transfer").digest(PART_SIZE * 2 + 11)
 FILES = {"a": b"alpha", "b": b"beta", "c": b"alpha", "big": BIG}

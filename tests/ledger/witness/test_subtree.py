@@ -12,7 +12,6 @@ from ledger import (
     Draft,
     Log,
     LogReader,
-    MemoryStorage,
     NotFound,
     Refused,
     Tampered,
@@ -32,6 +31,7 @@ from ledger.format.cosignature import Subtree, pack_cosignature
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import NoteSignature, parse_note
 from ledger.witness.subtree import SubtreeRequest
+from tests.ledger.memory import MemoryStorage
 
 ONE = Cosigner("witness.example/one", Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32))
 TWO = Cosigner("witness.example/two", MLDSA44PrivateKey.from_seed_bytes(bytes([2]) * 32))

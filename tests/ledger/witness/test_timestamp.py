@@ -12,7 +12,6 @@ from ledger import (
     Log,
     LogReader,
     Malformed,
-    MemoryStorage,
     Refused,
     Stamped,
     Tampered,
@@ -23,6 +22,7 @@ from ledger import (
     stamp_checkpoint,
 )
 from ledger.witness.timestamp import verify_stamp
+from tests.ledger.memory import MemoryStorage
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

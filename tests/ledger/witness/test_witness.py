@@ -18,7 +18,6 @@ from ledger import (
     LogCheckpoint,
     LogReader,
     Malformed,
-    MemoryStorage,
     Signer,
     Tampered,
     Unavailable,
@@ -36,6 +35,7 @@ from ledger.format.note import open_note, parse_note
 from ledger.format.tlog import EMPTY_ROOT
 from ledger.witness.server import MAX_BODY, WitnessServer
 from ledger.witness.witness import Witness, WitnessRequest, ask_witness, check_witnessed
+from tests.ledger.memory import MemoryStorage
 
 # The example of C2SP tlog-cosignature (Ed25519): its key is not published, so only its form is checked.
 EXAMPLE = (

@@ -10,11 +10,12 @@ import httpx
 import msgspec
 import pytest
 
-from ledger import MemoryStorage, Store, open_storage
+from ledger import Store, open_storage
 from marin.data.network.fetching import ATTEMPTS
 from marin.data.remote import obtain
 from marin.errors import DataError
 from marin.recipe.schema import UrlDataset
+from tests.ledger.memory import MemoryStorage
 
 DATA = b"To be, or not to be.\n" * 100
 DATASET = UrlDataset(

@@ -11,12 +11,13 @@ import pytest
 from hub import Handler, Hub, hub_on_loopback
 from tokenizers import ByteLevelBPETokenizer
 
-from ledger import MemoryStorage, Store, describe_tree
+from ledger import Store, describe_tree
 from marin.data.borrowed.folder import WANTED
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.importing import with_tokenizer
 from marin.export.hub import FILES, is_named, pull, push, push_revisions
 from marin.recipe.schema import Recipe
+from tests.ledger.memory import MemoryStorage
 
 CARD = "---\nlicense: mit\n---\n# a model\n"
 

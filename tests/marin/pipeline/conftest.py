@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe.schema import Recipe
 from marin.record.events import Body
+from tests.ledger.memory import MemoryStorage
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 

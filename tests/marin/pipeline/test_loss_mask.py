@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Library
 
-from ledger import MemoryStorage, Store, state_digest, tensor_digest
+from ledger import Store, state_digest, tensor_digest
 from marin.errors import DataError, NoConversation
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
@@ -34,6 +34,7 @@ from marin.training.data import token_dataset
 from marin.training.tokens.building import build_caches, write_cache
 from marin.training.tokens.cache import read_tokens
 from marin.training.tokens.masks import open_mask
+from tests.ledger.memory import MemoryStorage
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import MemoryStorage, Store, StoredFolder, Tampered
+from ledger import Store, StoredFolder, Tampered
 from marin.errors import DataError
 from marin.plugins.ray.train_worker import training_inputs as given_to_a_worker
 from marin.recipe.schema import Recipe, from_mapping
@@ -22,6 +22,7 @@ from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.building import write_cache
 from marin.training.tokens.cache import Cache, open_cache, read_tokens
+from tests.ledger.memory import MemoryStorage
 
 CHUNK = 256 * 1024
 """Elements of a chunk as Levanter writes it."""

@@ -30,7 +30,8 @@ RECIPE = Recipe(
 ALONE = """
 import sys
 from pathlib import Path
-from ledger import MemoryStorage, Store
+from tests.ledger.memory import MemoryStorage
+from ledger import Store
 from marin.recipe.schema import Recipe, Tokenizer
 from marin.execution.step import Task
 from marin.pipeline.tokenizer import TOKENIZER

@@ -3,19 +3,10 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import (
-    Draft,
-    Log,
-    LogReader,
-    MemoryStorage,
-    Signer,
-    enrol_author,
-    make_certificate,
-    revoke_author,
-    sign_drafts,
-)
+from ledger import Draft, Log, LogReader, Signer, enrol_author, make_certificate, revoke_author, sign_drafts
 from ledger.authors.authority import Authority
 from marin.record.trust.authorship import Authorship
+from tests.ledger.memory import MemoryStorage
 
 LOG, ADA, BOB = (
     Signer(name, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))

@@ -10,8 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from time_authority import Authority, serving_authority
 
-from ledger import ANCHORED, Draft, Log, LogReader, MemoryStorage, Signer, stamp_checkpoint
+from ledger import ANCHORED, Draft, Log, LogReader, Signer, stamp_checkpoint
 from marin.record.trust.evidence import AUTHORITIES, Evidence, Sources
+from tests.ledger.memory import MemoryStorage
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Draft, Log, LogReader, MemoryStorage, create_key
+from ledger import Draft, Log, LogReader, create_key
 from marin.provenance.code import provenance
 from marin.provenance.git import git
 from marin.record.trust.anchors import find_anchors, trailer_of, write_note
+from tests.ledger.memory import MemoryStorage
 
 
 def plain(folder: Path, *arguments: str) -> str:

@@ -9,21 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
-    Draft,
-    Log,
-    LogReader,
-    MemoryStorage,
-    Signer,
-    Tampered,
-    Unavailable,
-    Unverified,
-    create_key,
-    retire_key,
-    rotate_key,
-)
+from ledger import Draft, Log, LogReader, Signer, Tampered, Unavailable, Unverified, create_key, retire_key, rotate_key
 from marin.record.trust import pins as pins_module
 from marin.record.trust.pins import Pins
+from tests.ledger.memory import MemoryStorage
 
 ORIGIN = "test.example/log"
 

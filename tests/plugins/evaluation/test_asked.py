@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.errors import DataError, UsageError
 from marin.kinds.families.measured import EvaluatedTask, EvaluationRecorded
 from marin.plugins.evaluation.heldout.asked import first_requested, is_requested, without_tasks
@@ -18,6 +18,7 @@ from marin.plugins.evaluation.heldout.companion import tasks_of
 from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, current_settings, task_event, write_tree
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved
+from tests.ledger.memory import MemoryStorage
 
 FEW = TaskGroup("few", ["b", "c"], [])
 PART = TaskGroup("few::part", ["c"], [])

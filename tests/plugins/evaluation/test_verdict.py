@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)")
 
-from ledger import Event, MemoryStorage, Store
+from ledger import Event, Store
 from marin.errors import MissingEvidence
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -38,6 +38,7 @@ from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.recipe.schema import Execution
 from marin.record.events import CHECKPOINT_SAVED, Continues
 from marin.verify.verdict import EvaluationSummary, Verdict
+from tests.ledger.memory import MemoryStorage
 
 pytestmark = pytest.mark.evaluation
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.plugins.rl.record import read_record
 from marin.training.loop import Steps
 from tests.adversary.forgeries.rewards import HONEST, LIES, Runs, prepared_runs
 from tests.adversary.forgeries.workshop import changes
+from tests.ledger.memory import MemoryStorage
 
 pytestmark = pytest.mark.long(together="forgeries", seconds=40)
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ledger import MemoryStorage, NotFound, Store, Tampered
+from ledger import NotFound, Store, Tampered
 from marin.errors import DataError
 from marin.plugins.exact.causal import hidden_states
 from marin.plugins.exact.compiled import exact
@@ -23,6 +23,7 @@ from marin.plugins.rl.rollouts import DrawnRollouts
 from marin.recipe.objective import Judge
 from marin.recipe.schema import Recipe
 from marin.training.checkpoints.saving import Saved, Saver
+from tests.ledger.memory import MemoryStorage
 from tests.plugins.rl.conftest import VOCABULARY
 from tests.plugins.rl.test_samplers import Drawing, drawing
 

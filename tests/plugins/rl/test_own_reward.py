@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ledger import MemoryStorage, Store, digest_bytes
+from ledger import Store, digest_bytes
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.plugins.rl import own_reward
 from marin.plugins.rl.own import with_own
 from marin.plugins.rl.own_reward import call_reward, function_of, read_reward
 from marin.plugins.rl.prompts import read_stored
 from marin.recipe.schema import from_mapping, plain, unplain
+from tests.ledger.memory import MemoryStorage
 from tests.plugins.rl.conftest import recipe_with
 
 REWARD = '''"""Longer is better, up to the level of the question."""

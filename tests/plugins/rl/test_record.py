@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.cli.looking.show import show_data
 from marin.errors import DataError, UsageError
 from marin.plugins.rl.record import (
@@ -25,6 +25,7 @@ from marin.plugins.rl.record import (
 from marin.recipe.schema import Execution
 from marin.verify.judges.training import training_lines
 from marin.verify.segments.sampling import Selection
+from tests.ledger.memory import MemoryStorage
 from tests.plugins.rl.conftest import recipe_with
 
 

@@ -5,10 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.export.quoting import yaml_of
 from marin.plugins.sharing.dvc import write_dvc
 from marin.record.events import Output
+from tests.ledger.memory import MemoryStorage
 
 # The md5 of its bytes is 401013266745e5661589292315434968: digits and one "e", a number of YAML 1.2.
 OF_DIGITS = b"46793"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, LedgerError, Log, LogReader, MemoryStorage, ask_witness
+from ledger import Draft, LedgerError, Log, LogReader, ask_witness
 from ledger.format.cosigner import Cosigner
 from ledger.service.client import LogClient
 from ledger.service.server import LogService
@@ -26,6 +26,7 @@ from marin.plugins.mlflow.server.gate import Gate
 from marin.record import events as kinds
 from tests.adversary.forgeries.registry import kind
 from tests.adversary.forgeries.workshop import Shop, as_operator
+from tests.ledger.memory import MemoryStorage
 
 STRANGERS, CLAIMED, MOST = 15, MAX_FRAME, 64 << 20
 """As many connections as once took 943 MiB, the frame that each claims, and how far memory may grow."""

@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 
 import pytest
 
-from ledger import MemoryStorage, Store
+from ledger import Store
 from marin.errors import DataError
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -21,6 +21,7 @@ from marin.plugins.evaluation.heldout.measuring import (
     texts_of,
     windows,
 )
+from tests.ledger.memory import MemoryStorage
 
 TEXTS = ["the dog runs", "é" * 70 + " end", "x"]
 DATA = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in TEXTS)

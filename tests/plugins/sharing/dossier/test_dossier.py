@@ -22,7 +22,6 @@ from ledger import (
     LedgerError,
     Log,
     LogReader,
-    MemoryStorage,
     Refused,
     Signer,
     VerifierKey,
@@ -49,6 +48,7 @@ from marin.record.trust.pins import Pins, default_pins, read_pin
 from marin.verify.alone.judgement import Judgement, LogAgreement
 from marin.verify.alone.proven import Proven
 from marin.verify.verdict import Verdict
+from tests.ledger.memory import MemoryStorage
 
 CARD = "provider:\n  name: An Example Laboratory\nmodel: {name: Nano 1, licence: Apache-2.0}\ndata.language: [en, de]\n"
 

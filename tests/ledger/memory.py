@@ -1,4 +1,4 @@
-"""Storage in memory."""
+"""Storage in memory: what most tests of the log and the store write to."""
 
 from __future__ import annotations
 

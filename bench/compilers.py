@@ -1,13 +1,13 @@
 """`make compilers`: does a run that was recorded under one jaxlib verify under others, bit for bit?
 
-    python -m bench.compilers [VERSION ...] [--recorded ARCHIVE] [--folder FOLDER] [--default] [--write docs/exact.md]
+    python -m bench.compilers [VERSION ...] [--recorded ARCHIVE] [--folder FOLDER] [--trained] [--write docs/exact.md]
 
 Of each version (`newest`: whatever the package index has) an environment in FOLDER (a temporary one, unless named; what is
 there is kept): jax and jaxlib alone, without what they or others ask for, and behind them all other packages of this
 environment. In it, each in a process of its own: the known answers of docs/exact.md; the newest run in ARCHIVE
 (`tests/golden/exact.tar.gz`), judged whole by `marin verify` under the key beside it; and the known answer of whole train
-steps under portable-cpu, which is only told. `--default` also trains two train steps of the default model here and judges them
-there.
+steps under portable-cpu, which is only told. `--trained` also trains two train steps of the default model, of a mixture of
+experts and by MuonH here, and judges them there.
 
 Prints a table. Exit status 1 where a version that could be installed has another verdict than PASS.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -35,13 +36,18 @@ RECORDED = PROJECT / "tests/golden/exact.tar.gz"
 VERSIONS = ("0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0.1", "newest")
 BEGIN, END = "<!-- compilers: begin -->", "<!-- compilers: end -->"
 HEAD = ("jax and jaxlib", "known answers", "a recorded run", "`portable-cpu`")
-OF_DEFAULT = "two train steps of the default model"
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 PORTABLE = (
     "from marin.process.arithmetic import apply; from marin.recipe.schema import Arithmetic, Execution; "
     "apply(Arithmetic(), Execution()); from marin.training.step import known as k; print(k.whole())"
 )
-DEFAULT = ("profile=exact", "trainer.num_steps=2", "trainer.steps_per_segment=2", "--devices", "1")
+TWO_STEPS = ("profile=exact", "trainer.num_steps=2", "trainer.steps_per_segment=2", "--devices", "1")
+TRAINED = {
+    "two train steps of the default model": (),
+    "of a mixture": ("model=moe-nano",),
+    "by MuonH": ("model=nano", "optimizer=muonh"),
+}
+"""Columns, and the recipe of each."""
 
 
 @dataclass(frozen=True)
@@ -154,30 +160,38 @@ def verified(judge: Judge, root: Path, *options: str) -> str:
     )
 
 
+def train(folder: Path, recipe: Sequence[str]) -> None:
+    """Two train steps of this recipe in a root of their own, by this environment; once."""
+    if folder.exists():
+        return
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        here = Judge(Path(sys.executable), "", {**os.environ, "MARIN_KEY": f"{folder.parent}/operator.key"})
+        here.marin("init", "--json", folder=Path(temporary))
+        here.marin("train", "--json", *recipe, *TWO_STEPS, folder=Path(temporary))
+        shutil.copytree(temporary, folder)
+
+
 def rows(
-    versions: Sequence[str], folder: Path, *, default: bool, recorded: Path = RECORDED
+    versions: Sequence[str], folder: Path, *, trained: bool, recorded: Path = RECORDED
 ) -> Iterator[tuple[str, ...]]:
     """A row for each version; ``recorded``: the archive of a root in a folder `exact`."""
     with tarfile.open(recorded) as archive:
         archive.extractall(folder, filter="data")
-    if default and not (folder / "default/.marin").exists():
-        (folder / "default").mkdir(exist_ok=True)
-        here = Judge(Path(sys.executable), "", {**os.environ, "MARIN_KEY": f"{folder}/operator.key"})
-        here.marin("init", "--json", folder=folder / "default")
-        here.marin("train", "--json", *DEFAULT, folder=folder / "default")
+    own = [(folder / name.replace(" ", "-"), recipe) for name, recipe in TRAINED.items() if trained]
+    for root, recipe in own:
+        train(root, recipe)
     seen: set[str] = set()
     for version in versions:
         try:
             judge = environment(folder, version)
         except RuntimeError as error:
-            yield version, f"not installed: {error}", *[""] * (3 if default else 2)
+            yield version, f"not installed: {error}", *[""] * (len(own) + 2)
             continue
         if judge.version in seen:  # the newest may be one of the others
             continue
         seen.add(judge.version)
         asked: list[Callable[[], str]] = [partial(known, judge), partial(verified, judge, folder / "exact")]
-        if default:
-            asked.append(partial(verified, judge, folder / "default/.marin", "--only", "training"))
+        asked += [partial(verified, judge, root / ".marin", "--only", "training") for root, _ in own]
         asked.append(partial(portable, judge))
         answers = [_answer(ask) for ask in asked]
         yield judge.version, *answers
@@ -203,19 +217,19 @@ def main() -> None:
         "--recorded", type=Path, default=RECORDED, metavar="ARCHIVE", help="the run, as tests/golden has others"
     )
     parser.add_argument("--folder", type=Path, help="keep environments, and what they compiled, there")
-    parser.add_argument("--default", action="store_true", help="judge two train steps of the default model too")
+    parser.add_argument("--trained", action="store_true", help=f"judge {', '.join(TRAINED)} too")
     parser.add_argument("--write", type=Path, help="a page that has the table between its two marks")
     options = parser.parse_args()
     if options.write and BEGIN not in options.write.read_text("utf-8"):
         parser.error(f"{options.write} has no {BEGIN}")
-    head = (*HEAD[:3], OF_DEFAULT, HEAD[3]) if options.default else HEAD
+    head = (*HEAD[:3], *TRAINED, HEAD[3]) if options.trained else HEAD
     table = [line(head), line(["---"] * len(head))]
     good = True
     with TemporaryDirectory(prefix="marin-compilers-") as temporary:
         folder = (options.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         sys.stdout.write("\n".join(table) + "\n")
-        for row in rows(options.versions, folder, default=options.default, recorded=options.recorded):
+        for row in rows(options.versions, folder, trained=options.trained, recorded=options.recorded):
             table.append(line(row))
             sys.stdout.write(table[-1] + "\n")
             sys.stdout.flush()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from marin.errors import UsageError
-from marin.history.catalog import open_catalog
 from marin.record.root import Root
 
 FEWEST = 6
@@ -36,6 +35,8 @@ def whole_digest(root: Root, name: str) -> str:
         )
     if len(wanted) == len("sha256:") + 64:
         return wanted
+    from marin.history.catalog import open_catalog  # here: most digests are whole, and need no catalog
+
     with open_catalog(root) as catalog:
         found = catalog.digests(wanted)
     if not found:

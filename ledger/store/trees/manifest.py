@@ -15,7 +15,6 @@ same.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import InitVar, dataclass
@@ -23,6 +22,8 @@ from functools import cached_property, partial
 from itertools import pairwise, repeat
 from operator import itemgetter
 from typing import ClassVar, Final, NamedTuple
+
+import orjson
 
 from ledger.errors import Malformed, NotFound
 from ledger.format.digest import check_digest, check_digests, digest_bytes
@@ -104,7 +105,7 @@ class Manifest:
     def parse(cls, data: bytes, *, where: str = "") -> Manifest:
         """The manifest that these canonical bytes hold; Malformed or Refused says which rule they break."""
         try:
-            document = json.loads(data)
+            document = orjson.loads(data)
             if type(document) is not dict or document.get("kind") != "tree" or document.get("version") != 1:
                 raise ValueError("no object of kind tree, version 1")
             manifest = cls(_entries(document["entries"]))
@@ -125,8 +126,8 @@ class Manifest:
     def encode(self) -> bytes:
         """The canonical bytes.
 
-        ``json.dumps`` gives RFC 8785 here, many times faster than a general encoder: the keys are ASCII, the numbers
-        safe integers, and its string escapes are those of the RFC. A test compares the two.
+        ``orjson`` gives RFC 8785 here, many times faster than a general encoder: the keys are ASCII, the numbers safe
+        integers, and its string escapes are those of the RFC. A test compares the two.
         """
         return _encoded([_fields(entry) for entry in self.entries])
 
@@ -172,7 +173,7 @@ def plain_files(data: bytes) -> list[tuple[str, str]]:
 
 def _encoded(entries: list[dict[str, object]]) -> bytes:
     document = {"entries": entries, "kind": "tree", "version": 1}
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
 
 
 def _fields(entry: ManifestEntry) -> dict[str, object]:

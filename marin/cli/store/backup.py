@@ -6,7 +6,8 @@ import click
 
 from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mirror_log, open_storage
 from marin.cli.output import print_json, say
-from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
+from marin.cli.store.remote import remote_store
+from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts
 from marin.errors import MissingEvidence
 from marin.history.referrers import retained_digests
 from marin.process.text import several

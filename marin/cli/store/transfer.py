@@ -12,14 +12,15 @@ from pathlib import Path
 
 import click
 
-from ledger import Copied, Cut, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
+from ledger import Copied, Cut, Malformed, Store, copy_artifacts, named_digests, parse_digest
 from ledger import Progress as Done
 from marin.cli.choice import OneOf
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
 from marin.cli.store.progress import byte_bar
+from marin.cli.store.remote import remote_store
 from marin.cli.tables import report_findings
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import UsageError
 from marin.history.runs import resolve, stream_of
 from marin.process.text import several
 from marin.recipe.units import human_size
@@ -145,21 +146,6 @@ def _without_diffs(root: Root, source: Store, digests: list[str], *, leave_out: 
     if diffs and sys.stdin.isatty() and not agree("Publish these changes? (--no-diff leaves them out)"):
         raise click.Abort
     return digests
-
-
-def remote_store(remote: str, *, readonly: bool) -> Store:
-    """The store at an address or in a folder."""
-    storage = open_storage(remote, readonly=readonly)
-    if not readonly and not storage.writable:
-        raise UsageError(
-            "a remote that can only be read",
-            where=remote,
-            expected="gs://, s3:// or a folder",
-            cure="push to the place that it is published from",
-        )
-    if readonly and "://" not in remote and not Path(remote).is_dir():
-        raise MissingEvidence("there is no such remote", where=remote, expected="a folder", cure="check the path")
-    return Store(storage)
 
 
 def _wanted(

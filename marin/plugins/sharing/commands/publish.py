@@ -8,7 +8,8 @@ import click
 
 from ledger import open_storage
 from marin.cli.output import print_json, say
-from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
+from marin.cli.store.remote import remote_store
+from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts
 from marin.history.runs import load, resolve
 from marin.recipe.units import human_size
 from marin.record.root import open_root

@@ -10,6 +10,7 @@ import click
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_fields, print_table
+from marin.errors import UsageError
 from marin.process.text import short
 from marin.recipe.units import human_size
 
@@ -52,6 +53,15 @@ def compile(options: CompileOptions) -> None:
     recipe, said = recipe_for(
         options.overrides, [options.topology, *([options.against] if options.against is not None else [])]
     )
+    if options.stock and (recipe.model.sparse or not recipe.optimizer.elementwise):
+        # Levanter has another dispatch for experts, and clips in another place: a ratio would be of something else.
+        raise UsageError(
+            "nothing to set beside",
+            where="--stock",
+            expected="a dense model by AdamW or Lion",
+            found=f"{recipe.model.architecture} by {recipe.optimizer.name}",
+            cure="leave --stock out",
+        )
     tokens = options.vocabulary or recipe.vocabulary
     say(f"compiling for {options.topology}; a large model takes minutes", err=True)
     made = forecast(recipe, options.topology, tokens, stock=options.stock)

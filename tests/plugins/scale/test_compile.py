@@ -33,6 +33,8 @@ def test_a_compiler_that_is_not_here_is_named(found: str | None, monkeypatch: py
         (("model=nano", "profile=portable-cpu", "--topology", "v5e:2x4"), "tpu or exact"),
         (("model=nano", "profile=exact", "--topology", "v5e:2x4", "--against", "v5e:2x2"), "tpu with --against"),
         (("model=nano", "profile=exact", "trainer.batch_size=12", "--topology", "v5e:2x4"), "does not divide"),
+        (("model=moe-nano", "profile=exact", "--topology", "v5e:2x4", "--stock"), "mixtral by adamw"),
+        (("model=nano", "profile=exact", "optimizer=muon", "--topology", "v5e:2x4", "--stock"), "llama by muon"),
         (("model=nano", "profile=tpu", "--topology", "v5e:2x4", "--against", "v5p:2x2x1"), "slices of two kinds"),
         (("model=nan", "profile=tpu", "--topology", "v5e:2x4"), "nano"),
         (("model=nano", "arithmetic.logical_shards=8", "--topology", "v5e:4x4"), "divide over the chips: --topology"),

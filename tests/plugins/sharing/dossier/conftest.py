@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -13,6 +14,7 @@ from recorded import record_run
 
 from marin.plugins.sharing.pages import publish
 from marin.record.root import Root, open_root
+from marin.reporting.verification import picture
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +23,20 @@ def one_wheel() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "wheel", cache(publish.wheel))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawings() -> Iterator[dict[str, bytes]]:
+    """A verification's picture of the same content is drawn once: most of what a publication takes, and of what judges it. A
+    test that asks for the drawings can forget them."""
+    draw, drawn = picture.picture, dict[str, bytes]()
+
+    def once(*content: Any) -> bytes:
+        return drawn.get(key := repr(content)) or drawn.setdefault(key, draw(*content))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(picture, "picture", once)
+        yield drawn
 
 
 @pytest.fixture

@@ -56,7 +56,10 @@ def pages(root: Root, site: Path, page: str = "", run: str = RUN) -> Verdict:
     return found
 
 
-def test_pages_of_an_honest_publisher_are_drawn_again_byte_for_byte(root: Root, site: Path) -> None:
+def test_pages_of_an_honest_publisher_are_drawn_again_byte_for_byte(
+    root: Root, site: Path, drawings: dict[str, bytes]
+) -> None:
+    drawings.clear()
     found = pages(root, site, PAGE)
     assert (found.outcome, len(found.lines)) == ("PASS", 1), found.lines
     signed = read_statement((site / PAGES).read_bytes(), [root.verifier])

@@ -1,4 +1,4 @@
-"""`marin store put`, `get` and `ls`: artifacts in and out."""
+"""`marin store put`, ``get`` and ``ls``: artifacts in and out."""
 
 from __future__ import annotations
 

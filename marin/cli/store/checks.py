@@ -1,4 +1,4 @@
-"""`marin store verify` and `scrub`: artifacts hashed again."""
+"""`marin store verify` and ``scrub``: artifacts hashed again."""
 
 from __future__ import annotations
 

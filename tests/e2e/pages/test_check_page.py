@@ -101,6 +101,7 @@ def test_somebody_new_to_it_checks_a_run_and_finds_the_forged_copies(site: Path,
     with served(site) as address:
         page.goto(f"{address}/index.html")
         page.get_by_role("link", name="Check them").click()
+        page.wait_for_url("**/check.html*")  # a key that is pressed before the page is there is pressed in none
         page.keyboard.press("Tab")
         page.keyboard.type(key_of(site))
         page.get_by_role("button", name="Check").press("Enter")
